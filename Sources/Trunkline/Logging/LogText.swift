@@ -44,6 +44,12 @@ enum LogText {
             .joined(separator: ", ")
     }
 
+    /// `the latest, 4 s ago`: how a summary introduces an example that happened at `time`. `the latest` if that is now.
+    static func latest(_ time: Instant?, at now: Instant) -> String {
+        guard let time, now.since(time) >= .seconds(1) else { return "the latest" }
+        return "the latest, \(LogText.time(now.since(time))) ago"
+    }
+
     /// The duration in the unit that suits it, also minutes and hours.
     static func time(_ duration: Duration) -> String {
         let seconds = duration.inSeconds

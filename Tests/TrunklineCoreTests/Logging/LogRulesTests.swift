@@ -201,7 +201,11 @@ import Testing
         let lines = log.takeAll()
         #expect(lines.count <= 13 && lines.count >= 9)
         #expect(lines[0].event == "attempt.failed" && lines.dropFirst().allSatisfy { $0.event == "links.unstable" })
-        #expect(lines[1].message.hasPrefix("1 more attempt failed in 10 s (1 refused); the latest: attempt 2 to a:1"))
+        #expect(
+            lines[1].message.hasPrefix(
+                "1 more attempt failed in 10 s (1 refused); the latest, 5 s ago: attempt 2 to a:1"
+            )
+        )
         log.becomesReady(800)
         #expect(
             log.takeLines().first?.hasSuffix(
@@ -262,6 +266,104 @@ import Testing
         #expect(log.rules.nextFlush == nil)
     }
 
+    /// The sum of all outages looked like one long outage that had just ended.
+    @Test func aSummaryTellsOutagesFromTheirSum() throws {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        for session in 2...400 as ClosedRange<UInt64> {
+            log.add(
+                .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(1))),
+                .attemptPlanned("a:1"),
+                .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
+            )
+            log.pass(.milliseconds(100))
+            log.becomesReady(SessionID(session))
+            log.pass(.milliseconds(900))
+        }
+        let summaries = log.takeAll().filter { $0.event == "link.ready" }.dropFirst()
+        let first = try #require(summaries.first)
+        #expect(first.message.hasPrefix("ready again on a:1 (10.0.0.8:1, session 11), for "), "\(first)")
+        #expect(first.message.contains(" outages in 10 s: there was no link for "), "\(first)")
+        #expect(first.message.hasSuffix(" in all") && first.fields.contains { $0.name == "outages" }, "\(first)")
+        // One that was held back has the time at which it ended.
+        log = Log()
+        log.becomesReady(1)
+        for session in [500, 501] as [UInt64] {
+            log.add(
+                .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"))),
+                .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
+            )
+            log.pass(.milliseconds(100))
+            log.becomesReady(SessionID(session))
+            log.pass(.seconds(1))
+        }
+        log.pass(.seconds(100))
+        let last = try #require(log.takeAll().last { $0.event == "link.ready" })
+        #expect(last.message.hasSuffix("session 501); there was no link for 100 ms"), "\(last)")
+        #expect(last.time == .milliseconds(1200))
+    }
+
+    /// Each was a line: 357 within 400 s, all of them `info`.
+    @Test func linksThatAreReplacedAgainAndAgainAreSummarised() {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        func replace(_ session: UInt64) {
+            let link = ClientEvent.ReadyLink(
+                endpoint: "a:1",
+                address: nil,
+                session: SessionID(session),
+                attempt: 1,
+                duration: .milliseconds(3),
+                tlsVersion: nil
+            )
+            log.add(
+                .linkDraining("a:1", session: SessionID(session - 1), .goAway, reason: nil),
+                .linkReady(link),
+                .stateChanged(.ready("a:1", session: SessionID(session)))
+            )
+            log.add(.linkEnded(log.report(.draining, .goAway)))
+        }
+        for session in 2...358 as ClosedRange<UInt64> {
+            replace(session)
+            log.pass(.milliseconds(1100))
+        }
+        log.pass(.seconds(3600))
+        let records = log.takeAll()
+        #expect(records.count <= 8 && records.allSatisfy { $0.event == "link.replaced" })
+        #expect(records.first?.level == .info && records.dropFirst().allSatisfy { $0.level == .warning })
+        let second = records.dropFirst().first?.message ?? ""
+        #expect(second.hasPrefix("the link was replaced 9 more times in 10 s (9 goAway); the latest: a:1"), "\(second)")
+        #expect(second.hasSuffix("; to do: see why the server announces its shutdown again and again"))
+        #expect(log.rules.nextFlush == nil)
+        // A rollout has a line for each server, with its own time.
+        for session in [400, 401] as [UInt64] {
+            replace(session)
+            log.pass(.seconds(4))
+        }
+        let time = log.now
+        log.pass(.seconds(60))
+        let rollout = log.takeAll()
+        #expect(rollout.map(\.level) == [.info, .info])
+        #expect(rollout.last?.time == .nanoseconds(time.nanoseconds) - .seconds(4))
+    }
+
+    /// It had the time of the line, up to 10 min after it had failed.
+    @Test func aFailedRequestThatWasHeldBackHasItsOwnTime() {
+        var log = Log()
+        log.add(failure(.timedOut))
+        log.pass(.seconds(4))
+        log.add(failure(.timedOut), .limitReached(.retryBudget))
+        log.pass(.seconds(5))
+        log.add(.limitReached(.retryBudget))
+        log.pass(.seconds(60))
+        let records = log.takeAll()
+        #expect(records.filter { $0.event == "requests.failed" }.map(\.time) == [.zero, .seconds(4)])
+        let budget = records.last { $0.event == "limit.reached" }?.message
+        #expect(budget?.hasPrefix("1 failed request was not sent again in 25 s: ") == true, "\(budget ?? "")")
+    }
+
     @Test func anOrderlyEndIsNoWarning() throws {
         var log = Log()
         log.becomesReady(1)
@@ -316,7 +418,8 @@ import Testing
         #expect(
             log.takeLines() == [
                 "warning gateway requests.failed: 1,501 requests failed in 30 s: 1,500 timedOut (fate unknown), 1 timedOut (not sent);"
-                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest: a request: overloaded (not sent): full"
+                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest, 30 s ago: a request: overloaded (not sent):"
+                    + " full"
             ]
         )
         #expect(log.rules.nextFlush == nil)

@@ -142,7 +142,7 @@ struct CauseTests {
         let lines = log.records.filter { $0.event == "responses.unknown" }
         #expect(lines.count == 2 && lines[1].level == .warning)
         #expect(lines[1].message.contains("19 responses came"), "\(lines)")
-        #expect(lines[1].message.contains("the latest: serial "))
+        #expect(lines[1].message.contains("the latest, 30 s ago: serial "))
     }
 
     private struct Undecodable: TypedRequest {
