@@ -179,6 +179,7 @@ extension Connection {
         let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
         let wasSilent = handshaking?.handshake?.hasHeard == false
         let hadFarewell = handshaking?.farewell != nil
+        let details = handshaking.map { self.details(of: $0, DisconnectCause(error)) }
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
@@ -200,6 +201,7 @@ extension Connection {
             paths,
             wasSilent: wasSilent,
             lateSince: startedAt,
+            details: details,
             isPermanent: isPermanent
         )
         perform(

@@ -469,8 +469,9 @@ extension LinkLog.Trouble {
         switch self {
         case .ended(let report): return report.logText(address, isFirst: isFirst)
         case .drains(let endpoint, let session, let cause, let reason):
-            // What the client decides itself is explained by its reason.
-            let meaning = isFirst && (reason == nil || cause != .closedLocally) ? [cause.meaning] : []
+            // What the client decides itself, and a server that gives a reason, are explained by that.
+            let isExplained = reason != nil && (cause == .closedLocally || cause == .goAway)
+            let meaning = isFirst && !isExplained ? [cause.meaning] : []
             let why = String.labelled(cause.rawValue, meaning + (reason.map { [$0] } ?? []))
             return "session \(session) to \(endpoint) takes no more requests: \(why)"
         }
@@ -527,16 +528,15 @@ extension DisconnectReport {
     var explanation: String { explanation(isFirst: true) }
 
     private func explanation(isFirst: Bool) -> String {
-        // The message of a TLS error says that TLS failed, and that of an exit that the process ended.
-        let isExplained =
-            (cause == .tls || cause == .exited) && error != nil
-            || cause == .closedLocally && (departure != nil || error != nil)
-        let meaning = isFirst && !isExplained ? [cause.meaning] : []
-        var parts = meaning + (departure.map { [$0] } ?? [])
+        var parts = (isFirst ? meaning.map { [$0] } ?? [] : []) + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
         if let suspicion { parts.append(suspicion) }
+        if let idleness { parts.append(idleness) }
         if let guess { parts.append(guess) }
-        if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
+        // Without a route before and after, the error says so.
+        if isNetworkChange, pathBefore != pathAfter {
+            parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)")
+        }
         if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
         return .labelled(cause.rawValue, parts)
@@ -544,8 +544,12 @@ extension DisconnectReport {
 
     fileprivate func logText(_ address: String?, isFirst: Bool) -> String {
         let reason = explanation(isFirst: isFirst)
-        if isOfAttempt { return "attempt \(attempt) to \(endpoint) failed while \(phase.rawValue): \(reason)" }
-        let place = "\(endpoint) (\(address.map { "\($0), " } ?? "")session \(session))"
+        let places = [details?.proxy.map { "through \($0)" }, self.address ?? address].compactMap { $0 }
+        if isOfAttempt {
+            let place = places.isEmpty ? "\(endpoint)" : "\(endpoint) (\(places.joined(separator: ", ")))"
+            return "attempt \(attempt) to \(place) failed while \(phase.rawValue): \(reason)"
+        }
+        let place = "\(endpoint) (\((places + ["session \(session)"]).joined(separator: ", ")))"
         let what = isOrderly ? "the link to \(place) ended" : "lost the link to \(place)"
         return "\(what) after \(LogText.time(lifetime)): \(reason); \(lostText)"
     }
@@ -558,6 +562,9 @@ extension DisconnectReport {
             ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
             ("network_change", .flag(isNetworkChange)),
         ]
+        if let address { fields.append(("address", .text(address))) }
+        if let proxy = details?.proxy { fields.append(("proxy", .text("\(proxy)"))) }
+        if let idleTime = details?.idleTime { fields.append(("idle", .seconds(idleTime.inSeconds))) }
         if let departure { fields.append(("reason", .text(departure))) }
         if let exit { fields.append(("exit", .text("\(exit)"))) }
         if let error { fields.append(("error", .text(LogText.of(error)))) }

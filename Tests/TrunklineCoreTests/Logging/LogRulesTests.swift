@@ -649,6 +649,170 @@ import Testing
         #expect(minimum?.level == .warning && minimum?.message.contains("to do: lower the lower bound") == true)
     }
 
+    private func line(
+        _ log: Log,
+        _ phase: DisconnectReport.Phase,
+        _ cause: DisconnectCause,
+        _ error: (any Error)? = nil,
+        lost: Int = 0,
+        _ details: DisconnectReport.Details?
+    ) -> String {
+        var (log, report) = (log, log.report(phase, cause, error, lost: lost))
+        report.details = details
+        report.wasSilent = true
+        log.add(.linkEnded(report), .stateChanged(.idle))
+        return log.takeLines().first ?? ""
+    }
+
+    /// A name that led to a foreign host looked like a slow server: its address was missing.
+    @Test func aLineNamesTheAddressAndTheProxy() {
+        let address = SocketAddress.ipv4([10, 0, 0, 8], port: 1)
+        let error = TransportError(.timedOut, "handshake not completed within 2 s")
+        let direct = DisconnectReport.Details(address, through: nil, .none)
+        let attempt = line(Log(), .handshaking, .timedOut, error, direct)
+        #expect(attempt.contains("attempt 1 to a:1 (10.0.0.8:1) failed while handshaking: timedOut"), "\(attempt)")
+        let proxied = DisconnectReport.Details(address, through: .http("proxy", port: 3128), .none)
+        let through = line(Log(), .handshaking, .timedOut, error, proxied)
+        #expect(through.contains("attempt 1 to a:1 (through http://proxy:3128, 10.0.0.8:1) failed"), "\(through)")
+        let lost = line(Log(), .ready, .reset, TransportError(.reset, "reading"), lost: 1, proxied)
+        #expect(lost.contains("lost the link to a:1 (through http://proxy:3128, 10.0.0.8:1, session 4)"), "\(lost)")
+        var report = Log().report(.handshaking, .timedOut, error)
+        report.details = proxied
+        #expect("\(report)".contains("attempt 1, 10.0.0.8:1 through http://proxy:3128)"), "\(report)")
+    }
+
+    /// "Does this port expect TLS?" was asked about every server whose bytes could not be decoded.
+    @Test func whatTheServerAnswersIsNamed() {
+        func line(_ firstBytes: FirstBytes, _ phase: DisconnectReport.Phase = .ready, _ cause: DisconnectCause)
+            -> String
+        {
+            let details = DisconnectReport.Details(nil, through: nil, firstBytes)
+            return self.line(Log(), phase, cause, FrameError(.malformed, "no frame"), details)
+        }
+        for phase in [DisconnectReport.Phase.ready, .handshaking] {
+            let ssh = line(.service(.ssh), phase, .protocolViolation)
+            #expect(ssh.contains("; the server answers with SSH: check the host and the port;"), "\(ssh)")
+            let tls = line(.service(.tls), phase, .protocolViolation)
+            #expect(tls.contains("; the server answers with TLS: use an endpoint with tls://;"), "\(tls)")
+            let other = line(.unknown, phase, .protocolViolation)
+            #expect(other.contains("; the server speaks another protocol, or another version of this one;"), "\(other)")
+            #expect(!ssh.contains("TLS") && !other.contains("TLS"))
+        }
+        // It has sent something, waited in vain for more, and closed.
+        #expect(line(.service(.http), .ready, .closedByServer).contains("answers with HTTP"))
+        // A server that expects TLS and closes without a word.
+        #expect(line(.none, .ready, .closedByServer).contains("does this port expect TLS?"))
+        // A part of a frame shows nothing.
+        for cause in [DisconnectCause.closedByServer, .reset] {
+            let cut = line(.unknown, .ready, cause)
+            #expect(!cut.contains("TLS") && !cut.contains("another protocol"), "\(cut)")
+            let login = line(.unknown, .handshaking, cause)
+            #expect(login.contains("may have refused the login") && !login.contains("TLS"), "\(login)")
+        }
+        #expect(!line(.none, .ready, .limitExceeded).contains("does this port expect TLS?"))
+    }
+
+    /// A load balancer that closed idle links was not suspected, and the option that helps not named.
+    @Test func aLinkThatWasIdleSaysSo() {
+        func details(_ seconds: Double, sendsPings: Bool = true, isUsual: Bool = false) -> DisconnectReport.Details {
+            DisconnectReport.Details(
+                nil,
+                through: nil,
+                idleTime: .seconds(seconds),
+                sendsPings: sendsPings,
+                isIdleTimeUsual: isUsual,
+                .none
+            )
+        }
+        func line(_ cause: DisconnectCause, lost: Int = 0, _ details: DisconnectReport.Details) -> String {
+            self.line(Log(), .ready, cause, TransportError(.closedByPeer, "the server closed it"), lost: lost, details)
+        }
+        let first = line(.closedByServer, details(60))
+        let guess =
+            "it was idle for 60 s: if the server or a load balancer closes idle connections, let options.liveness.interval be"
+            + " shorter than that"
+        #expect(first.contains(guess), "\(first)")
+        let second = line(.reset, lost: 1, details(60, isUsual: true))
+        #expect(
+            second.contains("it was idle for 60 s, like the link before: the server or a load balancer"),
+            "\(second)"
+        )
+        let mute = line(.closedByServer, details(60, sendsPings: false))
+        #expect(mute.contains("there are no pings on this link") && !mute.contains("liveness.interval"), "\(mute)")
+        // A link in use, and one whose end has another cause.
+        for other in [
+            line(.closedByServer, details(1)), line(.closedByServer, lost: 1, details(60)),
+            line(.halfOpen, details(60)),
+        ] {
+            #expect(!other.contains("idle"), "\(other)")
+        }
+    }
+
+    /// Refused credentials began with "the proxy cannot be reached".
+    @Test func theFailureOfAProxyBeginsWithWhatIsWrong() {
+        let failures: [(ProxyFailure, String)] = [
+            (.credentialsRefused, "proxy: the proxy refused the user name or the password; "),
+            (.authenticationRequired, "proxy: the proxy requires a user name and a password, or"),
+            (.notAllowed, "proxy: the rules of the proxy do not allow the connection; "),
+            (.unreachable, "proxy: the proxy cannot be reached; "), (.refused, "proxy: the proxy found no server"),
+        ]
+        for (failure, start) in failures {
+            let error = TransportError(.proxy(failure), "connecting to a:1 through http://proxy:3128: no")
+            let text = line(Log(), .connecting, .proxy, error, nil)
+            #expect(text.contains(start) && text.contains("http://proxy:3128"), "\(text)")
+        }
+    }
+
+    /// The end of a tunnel during the TLS handshake read "the server closed the connection", and the kernel's own timeout of a
+    /// link "no answer in time", as if a request had waited.
+    @Test func theMeaningOfACauseFollowsItsPhase() {
+        let proxy = Proxy.http("proxy", port: 3128)
+        let closed = TransportError(.closedByPeer, "the peer closed the connection during the TLS handshake")
+        let tunnel = closed.closing(tunnelThrough: proxy, isSecured: false, " to tls://a:1")
+        let cut = line(Log(), .securing, .closedByServer, tunnel, nil)
+        let says = "while securing: closedByServer: the tunnel to tls://a:1 was closed by the proxy \(proxy), or by the"
+        #expect(cut.contains(says) && !cut.contains("the server closed the connection"), "\(cut)")
+        // With the end of TLS, the server says that it closes.
+        #expect(closed.closing(tunnelThrough: proxy, isSecured: true) == closed)
+        let system = TransportError(.timedOut, errno: 110, "reading: Connection timed out")
+        let given = line(Log(), .ready, .timedOut, system, nil)
+        #expect(given.contains("timedOut: the system gave the link up: the server, or the path to it"), "\(given)")
+        #expect(line(Log(), .handshaking, .timedOut, system, nil).contains("timedOut: no answer in time; "))
+    }
+
+    /// A host that has never had a route read "the network of this host changed: no route, now no route".
+    @Test func aNetworkThatStaysAwayHasNotChanged() {
+        let error = TransportError(.unreachable, errno: 101, "connecting to 10.0.0.1:1: no route leads there")
+        func text(_ before: NetworkPath) -> String {
+            DisconnectReport(
+                endpoint: "a:1",
+                phase: .connecting,
+                endedBy: .network,
+                cause: .unreachable,
+                error: error,
+                session: 1,
+                attempt: 1,
+                lifetime: .zero,
+                requestsLost: 0,
+                bytesUnsent: 0,
+                pathBefore: before,
+                pathAfter: .noRoute
+            ).explanation
+        }
+        #expect(text(.noRoute) == "unreachable: the address cannot be reached; \(error.message)")
+        #expect(text(.local).contains("the network of this host changed: this host, now no route"))
+    }
+
+    /// A stream error with a reason read "the server announced its shutdown".
+    @Test func aGoAwayWithAReasonIsNoShutdown() {
+        var log = Log()
+        log.becomesReady(4)
+        _ = log.takeAll()
+        log.add(.linkDraining("a:1", session: 4, .goAway, reason: "the server says: conflict"), .stateChanged(.idle))
+        let line = log.takeLines().first ?? ""
+        #expect(line.contains("takes no more requests: goAway: the server says: conflict;"), "\(line)")
+    }
+
     /// What the error does not say may be guessed from the phase.
     @Test func aLineAsksAboutTLSAndLogins() {
         func line(
