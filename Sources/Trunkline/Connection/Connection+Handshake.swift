@@ -176,7 +176,8 @@ extension Connection {
             ? "deadline exceeded for a request of the handshake"
             : handshake.timeoutMessage(options.handshake.timeout)
         if isFull {
-            message += "; before that, \(unaskedCount) frames arrived that were not requested"
+            let frames = unaskedCount == 1 ? "1 frame arrived that was" : "\(unaskedCount) frames arrived that were"
+            message += "; before that, \(frames) not requested"
         }
         if let farewell = link.farewell { message += "; before that, the server said: \(farewell)" }
         attemptFailed(session, TransportError(.timedOut, message))

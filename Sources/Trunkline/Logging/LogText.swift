@@ -17,9 +17,14 @@ enum LogText {
         }
     }
 
+    /// The same, with the code of an error of the transport.
+    static func labelled(_ error: any Error) -> String {
+        guard let known = error as? TransportError, known.code != .tls(.noPassphrase) else { return of(error) }
+        return "\(known)"
+    }
+
     private static func of(_ error: ClientError) -> String {
-        guard let cause = error.cause else { return "\(error)" }
-        return ["\(error.changed { $0.cause = nil })", of(cause)].joinedPhrases
+        error.text(of: error.cause.map { of($0) })
     }
 
     /// `1 request`, `2 requests`.
