@@ -1,7 +1,8 @@
 """A server for the incidents of `incidents.py`, in a process of its own.
 
 A frame is ca fe, the type (2 bytes), the serial (4), the status (2), the length of the body (4), and the body. Pings have the
-type 0, pushes 1, logins 0x11; every other request is echoed. Prints its port, and a line for each login.
+type 0, pushes 1, announcements of a shutdown 2, logins 0x11; every other request is echoed. Prints its port, and a line for
+each login. With some options it is another service, or a proxy.
 """
 
 import argparse
@@ -25,6 +26,11 @@ def arguments():
     parser.add_argument("--delay", type=float, default=0, help="seconds before each answer")
     parser.add_argument("--wrong-every", type=int, default=0, help="answer every n-th request with a wrong serial, too")
     parser.add_argument("--pushes", type=int, default=0, help="pushes a second")
+    parser.add_argument("--leave-after", type=float, default=0, help="announce a shutdown on each link after these seconds")
+    parser.add_argument("--idle-limit", type=float, default=0, help="close a link that is idle for these seconds")
+    parser.add_argument("--banner", help="send this text, and understand nothing")
+    parser.add_argument("--mute", action="store_true", help="answer nothing")
+    parser.add_argument("--proxy", choices=["refuse", "cut"], help="be an HTTP proxy: refuse credentials, or cut the tunnel")
     return parser.parse_args()
 
 
@@ -39,12 +45,20 @@ class Link:
 
     async def run(self):
         pusher = asyncio.create_task(self.push()) if self.options.pushes else None
+        if self.options.leave_after:
+            asyncio.get_running_loop().call_later(self.options.leave_after, self.write, 2, 0, b"")
         try:
+            if self.options.banner:
+                self.writer.write(self.options.banner.encode())
+            if self.options.banner or self.options.mute:
+                while await self.reader.read(1000):
+                    pass
+                return
             while True:
-                header = await self.reader.readexactly(HEADER.size)
+                header = await asyncio.wait_for(self.reader.readexactly(HEADER.size), self.options.idle_limit or None)
                 _, type, serial, _, length = HEADER.unpack(header)
                 self.answer(type, serial, await self.reader.readexactly(length))
-        except (asyncio.IncompleteReadError, OSError):
+        except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError):
             pass
         finally:
             if pusher:
@@ -72,6 +86,18 @@ class Link:
             await asyncio.sleep(0.05)
 
 
+async def be_proxy(mode, reader, writer):
+    """Answers CONNECT, and forwards nothing."""
+    while (await reader.readline()).strip():
+        pass
+    if mode == "refuse":
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+    else:
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.sleep(0.5)
+    writer.close()
+
+
 def end_with_input():
     """Ends with the process that started this one."""
     sys.stdin.read()
@@ -87,9 +113,10 @@ async def main():
         if options.client_roots:
             context.load_verify_locations(options.client_roots)
             context.verify_mode = ssl.CERT_REQUIRED
-    server = await asyncio.start_server(
-        lambda reader, writer: Link(options, reader, writer).run(), options.host, options.port, ssl=context
-    )
+    serve = lambda reader, writer: Link(options, reader, writer).run()
+    if options.proxy:
+        serve = lambda reader, writer: be_proxy(options.proxy, reader, writer)
+    server = await asyncio.start_server(serve, options.host, options.port, ssl=context)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -404,6 +404,164 @@ def outage_of_a_minute(i):
     i.metric("trunkline_link_failures_total", 'trunkline_cause="refused"', least=3)
 
 
+@incident
+def another_service_at_the_port(i):
+    """The port belongs to another service, which the service of this incident speaks to in plaintext, and over TLS."""
+    _, port = i.serve("--banner", "SSH-2.0-OpenSSH_9.6\r\n")
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line(r"warning incident link\.(lost|ended): .*the server answers with SSH: check the host and the port")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="protocolViolation"')
+    i.no_line("TLS")
+    i.end()
+    i.run("--endpoint", f"tls://127.0.0.1:{port}")
+    i.line(r"error incident attempt\.failed: .*the server answers with SSH, not with TLS")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="tls"')
+
+
+@incident
+def plaintext_to_a_tls_port(i):
+    """The server speaks TLS, and the endpoint lacks it."""
+    authority = Authority(i.directory)
+    _, port = i.serve("--tls", *authority.identity("server"))
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    clue = r"(does this port expect TLS|the server answers with TLS: use an endpoint with tls://)"
+    i.line(rf"incident link\.(lost|ended): .*{clue}")
+    i.metric("trunkline_link_losses_total")
+
+
+@incident
+def server_that_leaves_again_and_again(i):
+    """The server announces its shutdown a second after each link was established. No request is lost, so few lines say it."""
+    _, port = i.serve("--leave-after", 1)
+    i.run("--endpoint", f"127.0.0.1:{port}")
+    i.line(r"info incident link\.replaced: .*goAway: the server announced its shutdown")
+    i.line(r"warning incident link\.replaced: the link was replaced \d+ more times in .*goAway.*; to do: see why the server")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="goAway"', least=5)
+    lines = i.log().splitlines()
+    assert len(lines) < 8, f"{len(lines)} lines"
+
+
+@incident
+def name_that_leads_to_a_foreign_host(i):
+    """The name leads to a host that accepts connections and is not the server. Its address is what the operator needs."""
+    _, port = i.serve("--host", "127.0.77.3", "--mute")
+    hosts = i.directory / "hosts"
+    hosts.write_text("127.0.77.3 gateway.test\n127.0.0.1 localhost\n")
+    script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    prefix = ["unshare", "--mount", "sh", "-c", script, hosts]
+    i.run("--endpoint", f"gateway.test:{port}", "--token", "a", prefix=prefix)
+    i.line(rf"attempt\.failed: attempt 1 to gateway\.test:{port} \(127\.0\.77\.3:{port}\) failed while handshaking: timedOut")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="timedOut"')
+
+
+@incident
+def firewall_that_rejects(i):
+    """A router on the way rejects the connection with ICMP. The routes of this host are in order."""
+    network = Network(i)
+    target = network.address(2).replace("10.212.", "10.213.")
+    network.ip("route", "add", target, "via", network.theirs)
+    network.run_there("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    network.ip("-n", network.space, "route", "add", "prohibit", target)
+    i.run("--endpoint", f"{target}:7000")
+    line = i.line(r"warning incident attempt\.failed: .*unreachable: the address cannot be reached; .*a firewall on the way")
+    assert "no route" not in line, line
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="unreachable"')
+
+
+@incident
+def host_without_a_route(i):
+    """This host has no route to the server."""
+    i.run("--endpoint", "10.211.0.1:7000", prefix=["unshare", "--net"])
+    i.line(r"warning incident attempt\.failed: .*unreachable: .*no route of this host leads to the address")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="unreachable"')
+
+
+@incident
+def firewall_of_this_host_that_drops(i):
+    """This host drops what it sends to the server. The server reads, and has nothing to read."""
+    network = Network(i)
+    _, port = i.serve("--host", network.theirs, prefix=["ip", "netns", "exec", network.space])
+    network.ip("neigh", "replace", network.theirs, "dev", network.near, "nud", "permanent", "lladdr", network.link_address())
+    # Before the kernel gives the connection up, after which it tells no more.
+    i.run("--endpoint", f"{network.theirs}:{port}", "--impatient")
+    i.line("client.ready")
+    subprocess.run(["tc", "qdisc", "replace", "dev", network.near, "root", "pfifo", "limit", "0"], check=True)
+    i.line(r"warning incident link\.lost: .*halfOpen: .*this host does not send: the server takes [\d,]+ bytes")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="halfOpen"')
+
+
+@incident
+def proxy_that_refuses_credentials(i):
+    """The proxy does not accept the password."""
+    _, port = i.serve("--proxy", "refuse")
+    i.run("--endpoint", "gateway.test:7000", "--proxy", f"http://user:wrong@127.0.0.1:{port}")
+    i.line(
+        r"error incident attempt\.failed: .*: proxy: the proxy refused the user name or the password; .*"
+        rf"http://127\.0\.0\.1:{port}.* answered 407"
+    )
+    i.no_line("cannot be reached")
+    i.no_line("wrong")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="proxy"')
+
+
+@incident
+def proxy_that_cuts_the_tunnel(i):
+    """The proxy connects, and closes the tunnel: of a link in plaintext, and during the TLS handshake."""
+    _, port = i.serve("--proxy", "cut")
+    proxy = rf"http://127\.0\.0\.1:{port}"
+    for scheme, event in [("", r"link\.(lost|ended)"), ("tls://", r"attempt\.failed")]:
+        i.run("--endpoint", f"{scheme}gateway.test:7000", "--proxy", f"http://127.0.0.1:{port}")
+        i.line(rf"{event}: .*the tunnel.* was closed by the proxy {proxy}, or by the server behind it")
+    i.no_line("the server closed the connection")
+    i.metric("trunkline_link_failures_total", 'trunkline_cause="closedByServer"')
+
+
+@incident
+def balancer_that_closes_idle_links(i):
+    """Something on the way closes each link that was idle for six seconds."""
+    _, port = i.serve("--idle-limit", 6)
+    i.run("--endpoint", f"127.0.0.1:{port}", "--workers", 1, "--pause", 8)
+    i.line(
+        r"info incident link\.ended: .*it was idle for (5\.\d+|6(\.\d+)?) s: if the server or a load balancer closes idle"
+        r" connections, let options\.liveness\.interval be shorter"
+    )
+    i.line(r"it was idle for .*, like the link before: the server or a load balancer closes idle connections; to do: let")
+    i.metric("trunkline_link_losses_total", 'trunkline_cause="closedByServer"', least=2)
+
+
+class Network:
+    """A network of this host and another one, in a network namespace, with addresses of their own."""
+
+    def __init__(self, incident):
+        number = next(NETWORKS)
+        self.space, self.near, self.far = f"incident-{number}", f"in-{number}", f"if-{number}"
+        self.ip("netns", "add", self.space)
+        incident.undo.append(["ip", "netns", "del", self.space])
+        self.number = number
+        self.mine, self.theirs = self.address(1), self.address(2)
+        self.ip("link", "add", self.near, "type", "veth", "peer", "name", self.far, "netns", self.space)
+        self.ip("addr", "add", f"{self.mine}/30", "dev", self.near)
+        self.ip("link", "set", self.near, "up")
+        self.ip("-n", self.space, "addr", "add", f"{self.theirs}/30", "dev", self.far)
+        self.ip("-n", self.space, "link", "set", self.far, "up")
+
+    def address(self, host):
+        # Not that of another incident (`half_open_by_a_dead_path`), or of another check on this machine.
+        return f"10.212.{self.number // 64 % 256}.{self.number % 64 * 4 + host}"
+
+    def ip(self, *words):
+        subprocess.run(["ip", *words], check=True)
+
+    def run_there(self, *words):
+        subprocess.run(["ip", "netns", "exec", self.space, *words], check=True)
+
+    def link_address(self):
+        return link_address(self.space, self.far)
+
+
+NETWORKS = itertools.count(os.getpid() % 8000 * 2)
+
+
 class Authority:
     """Makes certificates."""
 

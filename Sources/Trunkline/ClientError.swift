@@ -229,18 +229,33 @@ extension ClientError: CustomStringConvertible {
     /// For an error response without a ``reason`` it also has the number of bytes of the body, but never the bytes: they
     /// are in ``response``. The description of the cause is included, with control and format characters escaped, even
     /// if the cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
-    public var description: String {
+    public var description: String { text(of: cause.map { "\($0)".asMessage }) }
+
+    /// The description, with the text of the cause.
+    func text(of cause: String?) -> String {
         var text = "\(code) (\(fate.text)): \(message)"
+        // What is wrong with a request or a response comes before when and where.
+        let isMistake = code == .invalidRequest || code == .invalidResponse || code == .invalidArgument
+        let saysCauseFirst = isMistake && timeline != nil
+        if saysCauseFirst, let cause { text = [text, cause].joinedPhrases }
         if code == .rejected, reason == nil, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
         }
-        if fate != .answered, let timeline {
+        if code == .timedOut, let timeline, timeline.isWaitForLink, message.hasPrefix(Self.deadlinePrefix) {
+            // "Not connected" would only say in other words that it waited for a link.
+            let reason = message.dropFirst(Self.deadlinePrefix.count)
+            text = "\(code) (\(fate.text)): deadline exceeded \(timeline)"
+            if reason != "not connected" { text += "; \(reason)" }
+        } else if fate != .answered, let timeline, !isMistake || timeline.tries.last?.link != nil {
             let isTime = (code == .timedOut || code == .cancelled) && !message.contains(";")
             text += (isTime ? " " : "; ended ") + "\(timeline)"
         }
         if let endpoint { text += " [\(endpoint)]" }
-        return cause.map { [text, "\($0)".asMessage].joinedPhrases } ?? text
+        guard let cause, !saysCauseFirst, !message.contains(cause) else { return text }
+        return [text, cause].joinedPhrases
     }
+
+    private static let deadlinePrefix = "deadline exceeded; "
 }
 
 extension ClientError.Fate {

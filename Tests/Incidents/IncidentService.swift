@@ -111,6 +111,7 @@ private struct Settings: Sendable {
         .roles {
             $0.ping = 0
             $0.push = 1
+            $0.goAway = 2
             $0.success = 0
             $0.serials = hasFewSerials ? 1...64 : 1...0xFFFF
         }
@@ -121,6 +122,10 @@ private struct Settings: Sendable {
             options.logging = ClientLogging(name: "incident") { record in
                 // Each line at once, also into a file.
                 FileHandle.standardOutput.write(Data("\(record)\n".utf8))
+            }
+            if let proxy = self["--proxy"] { options.connecting.proxy = try? Proxy(parsing: proxy) }
+            if has("--impatient") {
+                (options.liveness.probeAfter, options.liveness.deadline) = (.seconds(1), .seconds(2))
             }
             if let roots = self["--roots"] { options.tls.roots = .only(.file(roots)) }
             if let certificate = self["--certificate"], let key = self["--key"] {

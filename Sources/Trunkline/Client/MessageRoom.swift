@@ -32,7 +32,7 @@ final class MessageRoom: Sendable {
         return ClientError(
             .overloaded,
             .notSent,
-            "\(count) enqueued messages with \(bytes) bytes in total are not yet written"
+            "\(LogText.count(count, "enqueued message")) with \(byteSize(bytes)) in total \(count == 1 ? "is" : "are") not yet written"
                 + " (maximumWaiting \(maximumCount), highWatermark \(maximumBytes))"
         )
     }

@@ -287,7 +287,8 @@ extension Cluster: RequestSender {
             case .expired: throw failed(call, await timedOutWaiting())
             case .closed: throw failed(call, .clusterWasClosed)
             case .full:
-                let text = "\(waiting.waitingCount) calls are waiting for a server (maximumWaiting is reached)"
+                let calls = LogText.count(waiting.waitingCount, "call is", "calls are")
+                let text = "\(calls) waiting for a server (maximumWaiting is reached)"
                 throw failed(call, await notReady(text, .overloaded))
             }
         }

@@ -53,14 +53,15 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
                 observer.observe(Array(repeating: event, count: count))
             }
         }
-        log { rules in for _ in 0..<count { rules.callFailed(error) } }
+        let now = loop.now
+        log { rules in for _ in 0..<count { rules.callFailed(error, at: now) } }
     }
 
     /// Tells that a caller could not decode its response.
     func responseUndecodable(_ error: ClientError) {
         let event = ClientEvent(.responseUndecodable(error), at: loop.now)
         for observer in observers where !observer.interests.isDisjoint(with: event.kinds) { observer.observe([event]) }
-        log { $0.responseUndecodable(error) }
+        log { $0.responseUndecodable(error, at: event.instant) }
     }
 
     /// The cluster was deallocated without being closed.

@@ -27,7 +27,8 @@ struct AttemptHistory {
             endpoints.count < 2
             ? []
             : endpoints.reversed().compactMap { endpoint in
-                failures.last { $0.endpoint == endpoint }.map { "\(endpoint): \("\($0.cause)".asMessage)" }
+                // The log shows the message, and must not show what an error of the caller's own contains.
+                failures.last { $0.endpoint == endpoint }.map { "\(endpoint): \(LogText.labelled($0.cause))" }
             }
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,

@@ -181,6 +181,7 @@ extension Connection {
         let mayHaveRoute = self.attempt?.progress.isPartlyResolved == true && loop.pathMonitor.hasNetwork
         let wasSilent = handshaking?.handshake?.hasHeard == false
         let hadFarewell = handshaking?.farewell != nil
+        let details = handshaking.map { self.details(of: $0, DisconnectCause(error)) }
         endDialling()
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
@@ -202,6 +203,7 @@ extension Connection {
             paths,
             wasSilent: wasSilent,
             lateSince: startedAt,
+            details: details,
             isPermanent: isPermanent
         )
         perform(

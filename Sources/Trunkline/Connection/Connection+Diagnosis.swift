@@ -270,6 +270,7 @@ extension Connection {
         wasSilent: Bool = false,
         hasSpoken: Bool = true,
         lateSince start: Instant? = nil,
+        details: DisconnectReport.Details? = nil,
         isPermanent: Bool = false
     ) {
         if phase == .ready || phase == .draining {
@@ -278,7 +279,7 @@ extension Connection {
             counts.failedAttempts += 1
             counts.attemptFailures[cause, default: 0] += 1
         }
-        let report = DisconnectReport(
+        var report = DisconnectReport(
             endpoint: server.endpoint,
             phase: phase,
             endedBy: (error as? TransportError)?.party ?? cause.party,
@@ -300,6 +301,7 @@ extension Connection {
             hasSpoken: hasSpoken,
             outputOfChild: memory.lastOutput(of: server.session)
         )
+        report.details = details
         if cause.isAbnormal, let probe = options.diagnosis.probe {
             let running = readers.probe ?? NetworkProbe(self, probe, timeout: options.diagnosis.probeTimeout)
             readers.probe = running
@@ -316,6 +318,29 @@ extension Connection {
         reportReaders.yield(report)
     }
 
+    /// What is known about a link that ends because of `cause`.
+    func details(of link: Link, _ cause: DisconnectCause) -> DisconnectReport.Details {
+        let proxy = options.connecting.proxy(for: link.endpoint)
+        guard link.readySince != nil else {
+            return DisconnectReport.Details(link.path.remote, through: proxy, link.firstBytes)
+        }
+        let idleTime = link.state.machine.liveness.rules.idleTime(isReset: cause == .reset, at: loop.now)
+        var isUsual = false
+        if cause == .closedByServer || cause == .reset {
+            isUsual = memory.idleTimeOfLatestEnd.map { idleTime.isAbout($0) } ?? false
+            memory.idleTimeOfLatestEnd = idleTime
+        }
+        return DisconnectReport.Details(
+            link.path.remote,
+            through: proxy,
+            idleTime: idleTime,
+            sendsPings: link.state.machine.liveness.rules.heartbeatInterval != nil,
+            isIdleTimeUsual: isUsual,
+            // On a link that had a handshake, they are not the first.
+            options.handshake.perform == nil && memory.subscriptions.isEmpty ? link.firstBytes : .none
+        )
+    }
+
     /// Reports that this side ends the ready link.
     func reportEndOfReady() {
         guard let ready else { return }
@@ -330,7 +355,8 @@ extension Connection {
             (link.endpoint, link.session, link.attempt),
             pathsAtEnd(of: link),
             lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
-            bytesUnsent: link.state.machine.outbound.unwrittenCount
+            bytesUnsent: link.state.machine.outbound.unwrittenCount,
+            details: details(of: link, .closedLocally)
         )
     }
 
@@ -356,5 +382,13 @@ extension Connection {
     func publish(_ reports: [DisconnectReport]) {
         readers.probe = nil
         for report in reports { publish(report) }
+    }
+}
+
+extension Duration {
+    /// Whether both may be the same time of a device that ends idle connections.
+    fileprivate func isAbout(_ other: Duration) -> Bool {
+        let difference = self > other ? self - other : other - self
+        return difference <= max(.seconds(1), self / 20)
     }
 }

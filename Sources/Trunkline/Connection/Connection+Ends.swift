@@ -19,7 +19,7 @@ extension Connection {
         if let link = links[session] { deliverHeld(link) }
         // A held frame may have ended the link, or made it drain.
         guard let link = links[session] else { return }
-        let cause = link.explained(cause)
+        let cause = explained(cause, link)
         switch link.phase {
         case .handshaking: handshakeLost(session, cause)
         case .ready where lifecycle == .closing && ending.awaitsAnswer && link.isWritten: closingIsAnswered()
@@ -28,6 +28,16 @@ extension Connection {
         case .draining: end(link, .lost(cause))
         case .closed: break
         }
+    }
+
+    /// The error of a link that has ended because of `cause`: with what the server has said, or the proxy through which the
+    /// link goes, if the link was closed.
+    func explained(_ cause: any Error, _ link: Link) -> any Error {
+        let explained = link.explained(cause)
+        guard let error = explained as? TransportError, let proxy = options.connecting.proxy(for: link.endpoint) else {
+            return explained
+        }
+        return error.closing(tunnelThrough: proxy, isSecured: link.secured != nil)
     }
 
     private func loseReady(_ link: Link, _ error: any Error) {
@@ -152,7 +162,8 @@ extension Connection {
             bytesUnsent: remains.unwrittenBytes,
             wasSilent: options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard,
             hasSpoken: hasSpoken,
-            lateSince: link.state.machine.liveness.rules.lastHeard
+            lateSince: link.state.machine.liveness.rules.lastHeard,
+            details: details(of: link, cause)
         )
     }
 }

@@ -82,7 +82,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
         if let loss = handshake.loss ?? link.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
-            return attemptFailed(session, isVerdict ? failure ?? loss : link.explained(loss))
+            return attemptFailed(session, isVerdict ? failure ?? loss : explained(loss, link))
         }
         if let failure { return attemptFailed(session, failure) }
         // The server answers nothing more on this link, so it never becomes ready. The attempt fails, so that the
@@ -119,7 +119,7 @@ extension Connection {
         guard let link = handshaking(session), let handshake = link.handshake, handshake.loss == nil else {
             return
         }
-        let cause = link.explained(cause)
+        let cause = explained(cause, link)
         guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
         link.handshake?.loss = cause
         link.transport.close()
@@ -176,7 +176,8 @@ extension Connection {
             ? "deadline exceeded for a request of the handshake"
             : handshake.timeoutMessage(options.handshake.timeout)
         if isFull {
-            message += "; before that, \(unaskedCount) frames arrived that were not requested"
+            let frames = unaskedCount == 1 ? "1 frame arrived that was" : "\(unaskedCount) frames arrived that were"
+            message += "; before that, \(frames) not requested"
         }
         if let farewell = link.farewell { message += "; before that, the server said: \(farewell)" }
         attemptFailed(session, TransportError(.timedOut, message))

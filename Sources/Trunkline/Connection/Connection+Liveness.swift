@@ -116,7 +116,7 @@ extension TCPInformation {
         "the server hangs, or the network drops the packets (a firewall, NAT or load balancer that has forgotten the connection)"
 
     /// Why nothing comes from a server, by what the kernel knows about the bytes that were sent to it.
-    fileprivate var opinionAboutSilence: String {
+    var opinionAboutSilence: String {
         let unsent = unsentBytes ?? 0
         if unacknowledgedSegments > 0 {
             let segments = LogText.count(unacknowledgedSegments, "segment is", "segments are")
@@ -125,9 +125,22 @@ extension TCPInformation {
                 + " \(LogText.count(retransmissions, "retransmission")); \(LogText.count(unsent, "byte")) unsent"
         }
         if unsent > 0 {
-            return
-                "the path works, and the server does not read: everything that was sent is acknowledged, and"
-                + " \(LogText.count(unsent, "byte is", "bytes are")) unsent"
+            let bytes = LogText.count(unsent, "byte is", "bytes are")
+            switch sendWindow {
+            case 0?:
+                return
+                    "the path works, and the server does not read: everything that was sent is acknowledged, its window is"
+                    + " closed, and \(bytes) unsent"
+            case let window?:
+                // The kernel keeps what it could not hand to the network.
+                return
+                    "this host does not send: the server takes \(LogText.count(window, "byte")), and \(bytes) unsent,"
+                    + " so a firewall or a queue of this host probably drops what leaves"
+            case nil:
+                return
+                    "everything that was sent is acknowledged, and \(bytes) unsent: the server does not read, or a"
+                    + " firewall of this host drops what leaves"
+            }
         }
         return "the path works, and the server hangs: its kernel has acknowledged every byte"
     }

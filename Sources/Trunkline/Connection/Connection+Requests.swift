@@ -151,7 +151,8 @@ extension Connection {
     /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
     var serialShortage: String? {
         guard let ready, let (count, abandoned) = ready.state.machine.exhaustion else { return nil }
-        return "all \(count) serial numbers are in use, \(abandoned) by abandoned requests"
+        let serials = count == 1 ? "the only serial number is" : "all \(count) serial numbers are"
+        return "\(serials) in use, \(abandoned) by abandoned requests"
     }
 
     /// The reason why requests cannot be sent, for error messages; `nil` if there is none.
@@ -159,11 +160,13 @@ extension Connection {
         guard inFlight < maximumInFlight else {
             let abandoned = abandonedInFlight
             let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
-            return "\(inFlight) requests are in flight (requests.maximumInFlight)\(givenUp)"
+            let requests = LogText.count(inFlight, "request is", "requests are")
+            return "\(requests) in flight (requests.maximumInFlight)\(givenUp)"
         }
         if let ready, isWindowFull {
             let count = ready.state.machine.count
-            return "\(count) requests are unanswered (requests.datagramWindow, now \(ready.window.size))"
+            let requests = LogText.count(count, "request is", "requests are")
+            return "\(requests) unanswered (requests.datagramWindow, now \(ready.window.size))"
         }
         if let ready, ready.state.machine.isHeld {
             let isCancelling = cancellations.contains { $0.session == ready.session }

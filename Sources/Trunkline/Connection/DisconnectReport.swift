@@ -43,6 +43,13 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
     /// `close()` or a planned change.
     public let error: (any Error)?
+    /// The address of the server to which the link was connected, or that of the proxy; `nil` if no link was established, and
+    /// for a link without addresses, such as one to a Unix domain socket.
+    public var address: String? { details?.address?.description }
+    /// How long nothing had been sent or received on the link when it ended, or before the write that the peer answered
+    /// with a reset; `nil` if the link was never ready. A server or a load balancer that closes idle connections does so
+    /// after the same time each time.
+    public var idleTime: Duration? { details?.idleTime }
     /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the link
     /// and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
     public var exit: ProcessExit? { (error as? TransportError)?.exit }
@@ -100,6 +107,36 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
 
+    /// What is known about the link, if there was one.
+    var details: Details?
+
+    /// What is known about a link when it ends. In an object, because attempts that fail earlier have none of it.
+    final class Details: Sendable {
+        let address: SocketAddress?
+        /// The proxy through which it went.
+        let proxy: Proxy?
+        let idleTime: Duration?
+        /// Whether this client sends pings on it.
+        let sendsPings: Bool
+        /// Whether the link before it ended after about the same idle time.
+        let isIdleTimeUsual: Bool
+        /// What the server has sent, if that was no frame of the protocol.
+        let firstBytes: FirstBytes
+
+        init(
+            _ address: SocketAddress?,
+            through proxy: Proxy?,
+            idleTime: Duration? = nil,
+            sendsPings: Bool = false,
+            isIdleTimeUsual: Bool = false,
+            _ firstBytes: FirstBytes
+        ) {
+            (self.address, self.proxy, self.idleTime) = (address, proxy, idleTime)
+            (self.sendsPings, self.isIdleTimeUsual) = (sendsPings, isIdleTimeUsual)
+            self.firstBytes = firstBytes
+        }
+    }
+
     /// Whether the failure of an attempt was permanent.
     package internal(set) var isPermanent = false
     /// What is wrong with the certificate of this client: a server that does not accept it may close without a word.
@@ -118,6 +155,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public var description: String {
         var text = "\(endpoint): \(cause.rawValue) while \(phase.rawValue), by the \(endedBy.rawValue)"
         text += " (session \(session), attempt \(attempt)"
+        if let address { text += ", \(address)" }
+        if let proxy = details?.proxy { text += " through \(proxy)" }
         if lifetime > .zero { text += ", ready for \(lifetime.text)" }
         if requestsLost > 0 { text += ", \(requestsLost) \(requestsLost == 1 ? "request" : "requests") lost" }
         if isNetworkChange {
@@ -126,6 +165,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
             text += ", path: \(pathAfter)"
         }
         if let suspicion { text += ", \(suspicion)" }
+        if let idleness { text += ", \(idleness)" }
         if loopDelay > .zero { text += ", the event loop was late for \(loopDelay.text)" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
         // The cause is named already.

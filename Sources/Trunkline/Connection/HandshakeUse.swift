@@ -157,7 +157,7 @@ final class HandshakeUse {
                 "the handshake did not complete: no link within \(timeout) of the attempt (connecting.timeout)"
             }
         }
-        let progress = "restoring \(restoring.count) subscriptions: \(restoring.answered) answered"
+        let progress = "restoring \(LogText.count(restoring.count, "subscription")): \(restoring.answered) answered"
         return "\(progress), then none within \(timeout) (handshake.timeout)"
     }
 

@@ -262,6 +262,13 @@ final class Link {
         (cause as? TransportError)?.code == .tls(.truncated) && state.received.isEmpty
     }
 
+    /// What the server has sent, if that was no frame of the protocol.
+    var firstBytes: FirstBytes {
+        let hasHeard = handshake?.hasHeard ?? state.machine.liveness.rules.hasHeard
+        guard !hasHeard, !state.received.isEmpty else { return .none }
+        return KnownService(state.received).map { .service($0) } ?? .unknown
+    }
+
     /// The error of a link that has ended because of `cause`: with what the server has said, if it closed the link.
     func explained(_ cause: any Error) -> any Error {
         guard let farewell, let error = cause as? TransportError else { return cause }

@@ -17,6 +17,8 @@ struct LinkMemory {
     var certificates: [CertificateExpiry] = []
     /// The number of links established so far, ready or not.
     var linksBegun = 0
+    /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.
+    var idleTimeOfLatestEnd: Duration?
     /// Whether the loop tells the connection of its delays.
     var isToldOfDelays = false
     /// The number of child processes of links that have not ended, and who waits for them.

@@ -206,6 +206,29 @@ extension Proxy: CustomStringConvertible {
     }
 }
 
+extension TransportError {
+    private static let tunnel = "the tunnel"
+
+    /// Whether it says who may have closed a tunnel through a proxy.
+    var isOfTunnel: Bool { message.hasPrefix(Self.tunnel) }
+
+    /// The error of a link that goes through `proxy`. Whether the proxy or the server has closed it cannot be known, unless
+    /// TLS shows that the server did.
+    func closing(tunnelThrough proxy: Proxy, isSecured: Bool, _ during: String = "") -> TransportError {
+        let text: String
+        if message.contains("\(proxy)") { return self }
+        switch code {
+        case .closedByPeer where !isSecured && reason == nil, .tls(.truncated):
+            text = "\(Self.tunnel)\(during) was closed by the proxy \(proxy), or by the server behind it"
+        case .reset: text = "\(Self.tunnel)\(during) was reset by the proxy \(proxy), or by the server behind it"
+        default: return self
+        }
+        var error = self
+        error.message = (code == .closedByPeer ? text : "\(text); \(message)").asMessage
+        return error
+    }
+}
+
 extension Proxy: CustomReflectable {
     /// Empty, so that `dump` shows only the description.
     public var customMirror: Mirror { Mirror(self, children: []) }

@@ -379,14 +379,21 @@ extension Endpoint.Target {
 }
 
 extension TransportError {
-    /// The error with the address, if it is a failure of TLS, which names only the server, and with the server and the
-    /// proxy, if it is a failure of the proxy.
+    /// The error of a connected socket with its address, because TLS names only the server, and with the server and the proxy,
+    /// if the link goes through one.
     fileprivate func naming(_ address: SocketAddress?, _ endpoint: Endpoint, _ proxy: Proxy?) -> TransportError {
         if case .proxy = code, let proxy {
             return TransportError(code, errno: errno, "connecting to \(endpoint) through \(proxy): \(message)")
         }
-        guard case .tls = code, let address, !message.contains("\(address)") else { return self }
-        return TransportError(code, errno: errno, "\(message) (\(address))")
+        var error = self
+        if let proxy {
+            // During the TLS handshake: the proxy has connected, and cannot say any more what happens.
+            error = closing(tunnelThrough: proxy, isSecured: false, " to \(endpoint)")
+            if !error.message.contains("\(proxy)") { error.message += " (through \(proxy))" }
+        }
+        guard let address, !message.contains("\(address)") else { return error }
+        error.message += " (\(address))"
+        return error
     }
 }
 

@@ -134,7 +134,8 @@ final class SocketTransport: Transport, WatchedSocket {
         isConnected = code == 0
         if code == 0 { return handler?.transport(id, did: .connected) ?? () }
         let error =
-            connectingTo.map { connectError(code, $0, Self.doing($0)) } ?? transportError(code, "connecting")
+            connectingTo.map { connectError(code, $0, Self.doing($0), isAtOnce: false) }
+            ?? transportError(code, "connecting")
         handler?.transport(id, did: .connectFailed(error))
     }
 

@@ -91,9 +91,8 @@ func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
     #if os(Linux)
         // `struct tcp_info` of linux/tcp.h, as words of 32 bits. The declaration of the C library ends before
         // `tcpi_notsent_bytes`, and the kernel returns as many bytes as it knows.
-        var words = [UInt32](repeating: 0, count: 37)
-        let size = words.count * MemoryLayout<UInt32>.stride
-        var length = socklen_t(size)
+        var words = [UInt32](repeating: 0, count: 58)
+        var length = socklen_t(words.count * MemoryLayout<UInt32>.stride)
         let code = unsafe words.withUnsafeMutableBytes {
             unsafe getsockopt(descriptor, tcp, Int32(TCP_INFO), $0.baseAddress, &length)
         }
@@ -104,7 +103,8 @@ func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
             retransmissions: Int(words[25]),
             unacknowledgedSegments: Int(words[6]),
             congestionWindow: Int(words[20]),
-            unsentBytes: Int(length) >= size ? Int(words[36]) : nil,
+            unsentBytes: length >= 148 ? Int(words[36]) : nil,
+            sendWindow: length >= 232 ? Int(words[57]) : nil,
             subflows: subflows(of: descriptor)
         )
     #else

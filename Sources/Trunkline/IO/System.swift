@@ -206,7 +206,18 @@ func transportError(_ code: Int32, _ doing: String) -> TransportError {
         case ECONNRESET, EPIPE, ECONNABORTED: .reset
         default: .system
         }
-    return TransportError(kind, errno: code, "\(doing): \(systemMessage(code))")
+    return TransportError(kind, errno: code, "\(doing): \(rejection(code) ?? systemMessage(code))")
+}
+
+/// What a host on the way has said, if the error number is that of an ICMP message that the kernel has received. The system's
+/// own text, "no route to host", sends operators to the routes of this host.
+private func rejection(_ code: Int32) -> String? {
+    switch code {
+    case EHOSTUNREACH:
+        "a router or a firewall on the way reports that the host cannot be reached, or no host has this address in its network"
+    case ENETUNREACH: "a router or a firewall on the way reports that the network cannot be reached"
+    default: nil
+    }
 }
 
 extension TransportError {
@@ -223,8 +234,27 @@ func addressError(_ code: Int32, _ doing: String) -> TransportError {
 }
 
 /// Converts the error number of connecting to `address`.
-func connectError(_ code: Int32, _ address: SocketAddress, _ doing: String) -> TransportError {
+///
+/// - Parameter isAtOnce: Whether the call itself has failed, so that this host has decided that. An error that comes later is
+///   the answer of another host, or means that none has answered.
+func connectError(
+    _ code: Int32,
+    _ address: SocketAddress,
+    _ doing: String,
+    isAtOnce: Bool = true
+) -> TransportError {
     switch code {
+    case ENETUNREACH where isAtOnce:
+        return TransportError(.unreachable, errno: code, "\(doing): no route of this host leads to the address")
+    case EHOSTUNREACH where isAtOnce:
+        let reason = "this host rejects the address (a route of the type unreachable)"
+        return TransportError(.unreachable, errno: code, "\(doing): \(reason)")
+    case EACCES where isAtOnce && address.family != nil:
+        let reason = "this host prohibits the address (a route of the type prohibit, a policy, or a broadcast address)"
+        return TransportError(.system, errno: code, "\(doing): \(reason)")
+    case EACCES where address.family != nil:  // ICMPv6, code 1
+        let reason = "a firewall on the way prohibits the connection (administratively prohibited)"
+        return TransportError(.unreachable, errno: code, "\(doing): \(reason)")
     case ENOENT:  // no socket file
         return TransportError(.refused, errno: code, "\(doing): \(systemMessage(code))")
     case ECONNRESET where address.isVirtual:  // what vsock says instead of ECONNREFUSED

@@ -30,12 +30,15 @@ struct AnswerLog: Sendable {
         var kinds: [Kind: Int] = [:]
         var count = 0
         var places = LogPlaces()
+        /// When the latest of them came.
+        var latestAt: Instant?
         /// When the latest line was written, and the number of responses at that time.
         var written: (at: Instant?, responses: Int) = (nil, 0)
 
         init(every interval: Duration) { pace = LogPace(from: interval) }
 
-        mutating func note(_ kind: Kind, _ number: Int = 1, at endpoint: Endpoint?) {
+        mutating func note(_ kind: Kind, _ number: Int = 1, at endpoint: Endpoint?, _ now: Instant) {
+            latestAt = now
             count += number
             kinds[kinds[kind] != nil || kinds.count < AnswerLog.maximumKinds ? kind : .others, default: 0] += number
             places.note(endpoint)
@@ -48,6 +51,8 @@ struct AnswerLog: Sendable {
 
         /// ` in 30 s`: the time since the line before.
         func span(_ now: Instant) -> String { written.at.map { " in \(LogText.time(now.since($0)))" } ?? "" }
+
+        func latest(_ now: Instant) -> String { LogText.latest(latestAt, at: now) }
 
         var list: String { LogText.list(Dictionary(kinds.map { ($0.key.text, $0.value) }) { $0 + $1 }) }
 
@@ -80,23 +85,35 @@ struct AnswerLog: Sendable {
 
     // MARK: Noting
 
-    mutating func rejected(type: UInt32, status: UInt32, _ reason: ServerReason?, at endpoint: Endpoint?) {
-        rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint)
+    mutating func rejected(
+        type: UInt32,
+        status: UInt32,
+        _ reason: ServerReason?,
+        at endpoint: Endpoint?,
+        _ now: Instant
+    ) {
+        rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint, now)
         latestReason = reason
     }
 
-    mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID, at endpoint: Endpoint?) {
-        unknown.note(.unknown(type: type), at: endpoint)
+    mutating func unknown(
+        _ serial: SerialNumber,
+        type: UInt32,
+        _ session: SessionID,
+        at endpoint: Endpoint?,
+        _ now: Instant
+    ) {
+        unknown.note(.unknown(type: type), at: endpoint, now)
         latestUnknown = (serial, session)
     }
 
-    mutating func undecodable(_ error: ClientError, at endpoint: Endpoint?) {
-        undecodable.note(.undecodable(error.code), at: endpoint)
+    mutating func undecodable(_ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
+        undecodable.note(.undecodable(error.code), at: endpoint, now)
         latestUndecodable = error
     }
 
-    mutating func dropped(_ count: Int, _ reason: FrameError, at endpoint: Endpoint?) {
-        dropped.note(.dropped(reason.code), count, at: endpoint)
+    mutating func dropped(_ count: Int, _ reason: FrameError, at endpoint: Endpoint?, _ now: Instant) {
+        dropped.note(.dropped(reason.code), count, at: endpoint, now)
         latestDropped = reason
     }
 
@@ -127,8 +144,9 @@ struct AnswerLog: Sendable {
             sheet.add(level, event, at: now, topic.places, text, fields)
             topic.wrote(at: now, responses: responses)
         }
-        let latest = latestReason.map { $0.text.isEmpty ? "" : "; the latest: \($0)" } ?? ""
+        let latestReason = latestReason
         write(&rejected, "requests.rejected") { topic, all in
+            let latest = latestReason.map { $0.text.isEmpty ? "" : "; \(topic.latest(now)): \($0)" } ?? ""
             guard let all else {
                 let requests = LogText.count(topic.count, "request")
                 return (.info, "the server answered \(requests) with an error: \(topic.list)\(latest)")
@@ -154,7 +172,7 @@ struct AnswerLog: Sendable {
                 let count = LogText.count(topic.count, "response")
                 let text =
                     "\(count) came\(topic.span(now)) that no request was waiting for (\(topic.list));"
-                    + " the latest: \(latest). The server answers twice, or with a wrong serial number"
+                    + " \(topic.latest(now)): \(latest). The server answers twice, or with a wrong serial number"
                 return (isUnusual ? .warning : .info, text)
             },
             counting: unknown.count
@@ -163,15 +181,17 @@ struct AnswerLog: Sendable {
             let count = LogText.count(topic.count, "response")
             let latest = latestUndecodable.map { LogText.of($0) } ?? ""
             let text =
-                "\(count) could not be decoded by the caller\(topic.span(now)): \(topic.list); the latest: \(latest)"
+                "\(count) could not be decoded by the caller\(topic.span(now)): \(topic.list); \(topic.latest(now)):"
+                + " \(latest)"
             return (.warning, text)
         }
         let latestDropped = latestDropped.map { "\($0)" } ?? ""
         write(&dropped, "datagrams.dropped") { topic, _ in
             let count = LogText.count(topic.count, "datagram")
+            let what = topic.count == 1 ? "was no complete frame and was" : "were no complete frames and were"
             let text =
-                "\(count) from the server\(topic.span(now)) were no complete frames and were dropped; the latest:"
-                + " \(latestDropped). The server speaks another protocol, or sends several frames or a part of one"
+                "\(count) from the server\(topic.span(now)) \(what) dropped; \(topic.latest(now)): \(latestDropped)."
+                + " The server speaks another protocol, or sends several frames or a part of one"
             return (.warning, text)
         }
     }

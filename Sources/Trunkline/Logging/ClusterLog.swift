@@ -20,6 +20,8 @@ struct ClusterLogRules: Sendable {
     private struct Repeated: Sendable {
         /// When the next line may be written.
         var pace: LogPace
+        /// When the line before was written.
+        let writtenAt: Instant
         /// The number of lines by server, if the event belongs to one.
         var counts: [Endpoint?: Int] = [:]
         /// How many things the lines count, such as requests; 0 if they count nothing.
@@ -85,7 +87,7 @@ struct ClusterLogRules: Sendable {
         guard var lines = repeated[kind] else {
             var pace = LogPace(from: interval, to: longest)
             pace.wrote(at: now)
-            repeated[kind] = Repeated(pace: pace)
+            repeated[kind] = Repeated(pace: pace, writtenAt: now)
             sheet.add(record)
             return true
         }
@@ -97,8 +99,10 @@ struct ClusterLogRules: Sendable {
     }
 
     /// Notes that a call has failed.
-    mutating func responseUndecodable(_ error: ClientError) { answers.undecodable(error, at: nil) }
-    mutating func callFailed(_ error: ClientError) { calls.failed(nil, error, at: nil) }
+    mutating func responseUndecodable(_ error: ClientError, at now: Instant) {
+        answers.undecodable(error, at: nil, now)
+    }
+    mutating func callFailed(_ error: ClientError, at now: Instant) { calls.failed(nil, error, at: nil, now) }
 
     /// Notes a change of the cluster.
     mutating func note(_ change: ClusterChange, at now: Instant) {
@@ -113,7 +117,7 @@ struct ClusterLogRules: Sendable {
             case .discoveryRecovered(let outage): noteRecovery(record, after: outage, at: now)
             case .available: unwritten.removeValue(forKey: ClusterChange.unavailable.name) == nil ? nil : false
             case .panicEnded:
-                unwritten.removeValue(forKey: ClusterChange.panicBegan(bad: 0, of: 0).name) == nil ? nil : false
+                unwritten.removeValue(forKey: ClusterChange.panicName) == nil ? nil : false
             default: nil as Bool?
             }
         guard let isWritten else { return sheet.add(record) }
@@ -183,7 +187,7 @@ struct ClusterLogRules: Sendable {
         where isLast || begin.advanced(by: Self.longOutage) <= now {
             unwritten[event] = nil
             let (level, text) = Self.line(of: outage)
-            let record = sheet.record(level, event, at: now, text, outage.fields)
+            let record = sheet.record(level, event, at: begin, text, outage.fields)
             let kind = Kind(record)
             if let count = repeated[kind]?.counts[nil] { repeated[kind]?.counts[nil] = count > 1 ? count - 1 : nil }
             sheet.add(record)
@@ -193,6 +197,11 @@ struct ClusterLogRules: Sendable {
     /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
         writeLongOutages(at: now, isLast: isLast)
+        // An outage that goes on is not among those that were short.
+        for kind in repeated.keys {
+            guard let begin = unwritten[kind.event]?.begin else { continue }
+            repeated[kind]?.pace.delay(until: begin.advanced(by: Self.longOutage))
+        }
         let due = repeated.filter { isLast || $0.value.pace.isDue(at: now) }
         for (kind, lines) in due.sorted(by: { ($0.key.event, $0.key.cause) < ($1.key.event, $1.key.cause) }) {
             repeated[kind] = nil
@@ -200,31 +209,37 @@ struct ClusterLogRules: Sendable {
             writeSummary(of: lines, kind, latest, at: now)
             var pace = lines.pace
             pace.wrote(at: now)
-            repeated[kind] = Repeated(pace: pace)
+            repeated[kind] = Repeated(pace: pace, writtenAt: now)
         }
         calls.flush(at: now, isLast: isLast, into: &sheet)
         answers.flush(at: now, responses: nil, isLast: isLast, into: &sheet)
     }
 
-    /// Writes how many lines were left out, of which servers, and the latest of them.
+    /// Writes how many lines were left out, since when, of which servers, and the latest of them. If it is one, writes that,
+    /// with the time at which it happened.
     private mutating func writeSummary(of lines: Repeated, _ kind: Kind, _ latest: LogRecord, at now: Instant) {
         let count = lines.counts.values.reduce(0, +)
+        let isOutage = kind.event == ClusterChange.unavailable.name || kind.event == ClusterChange.panicName
+        let latestAt = Instant(nanoseconds: latest.time.clampedNanoseconds)
+        if count == 1 {
+            let text = latest.message + (isOutage ? "; for less than \(Self.longOutage.text)" : "")
+            return sheet.add(sheet.record(kind.level, kind.event, at: latestAt, text, latest.fields))
+        }
         let servers = lines.counts.compactMap { endpoint, count in endpoint.map { ("\($0)", count) } }.sorted {
             ($1.1, $0.0) < ($0.1, $1.0)
         }
         var fields = latest.fields.filter { $0.name != "count" && $0.name != "server" }
         fields.insert(("count", .integer(lines.sum > 0 ? lines.sum : Int64(count))), at: 0)
-        if count == 1 {
-            return sheet.add(sheet.record(kind.level, kind.event, at: now, latest.message, fields))
-        }
-        var text = LogText.count(count, "more line")
+        var text = "\(LogText.count(count, "more line")) in \(LogText.time(now.since(lines.writtenAt)))"
         if lines.sum > 0 { text += " about \(LogText.grouped(Int(lines.sum)))" }
         if !servers.isEmpty {
             let first = servers.prefix(8).map { $1 == 1 ? $0 : "\($0) (\($1))" }.joined(separator: ", ")
             text += " of \(LogText.count(servers.count, "server")): \(first)\(servers.count > 8 ? ", …" : "")"
             fields.append(("servers", .integer(Int64(servers.count))))
         }
-        sheet.add(sheet.record(kind.level, kind.event, at: now, "\(text); the latest: \(latest.message)", fields))
+        if isOutage { text += ", each for less than \(Self.longOutage.text)" }
+        text += "; \(LogText.latest(latestAt, at: now)): \(latest.message)"
+        sheet.add(sheet.record(kind.level, kind.event, at: now, text, fields))
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
@@ -258,6 +273,10 @@ struct ClusterLogRules: Sendable {
 
     /// Removes and returns the records.
     mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
+}
+
+extension ClusterChange {
+    fileprivate static var panicName: String { ClusterChange.panicBegan(bad: 0, of: 0).name }
 }
 
 extension LogRecord {

@@ -7,7 +7,7 @@ struct LimitLog: Sendable {
         var pace: LogPace
         /// Since when the limit is reached; `nil` while it is not.
         var reachedAt: Instant?
-        /// When the limit was first reached of the waits that `waited` counts.
+        /// When the limit was first reached of the waits that `waited` counts, or of the times that `count` counts.
         var firstAt = Instant.distantPast
         /// When the limit was last cleared.
         var clearedAt = Instant.distantPast
@@ -46,6 +46,7 @@ struct LimitLog: Sendable {
         {
             (entry.waited, entry.count, entry.firstAt) = (.zero, 0, now)
         }
+        if limit == .retryBudget, entry.count == 0 { entry.firstAt = now }
         entry.count += 1
         entry.places.note(endpoint)
         // The retry budget is never cleared: only its times are counted.
@@ -99,7 +100,15 @@ struct LimitLog: Sendable {
                 let text =
                     "requests no longer wait \(limit.reason); they waited for \(LogText.time(entry.total + entry.waited))"
                     + " in all"
-                sheet.add(.info, "limit.cleared", at: now, entry.places, text, [("limit", .text(limit.rawValue))])
+                // It is over since then.
+                sheet.add(
+                    .info,
+                    "limit.cleared",
+                    at: entry.clearedAt,
+                    entry.places,
+                    text,
+                    [("limit", .text(limit.rawValue))]
+                )
                 entry.places = LogPlaces()
                 (entry.waited, entry.total, entry.count, entry.writtenAt) = (.zero, .zero, 0, nil)
             }
@@ -114,9 +123,10 @@ struct LimitLog: Sendable {
         at now: Instant
     ) -> String {
         if limit == .retryBudget {
-            return
-                "\(LogText.count(entry.count, "failed request was", "failed requests were")) not sent again: the retry"
-                + " budget (requests.retryBudget) is exhausted"
+            let time = now.since(entry.firstAt)
+            let span = time >= .seconds(1) ? " in \(LogText.time(time))" : ""
+            let requests = LogText.count(entry.count, "failed request was", "failed requests were")
+            return "\(requests) not sent again\(span): the retry budget (requests.retryBudget) is exhausted"
         }
         let waited = LogText.time(entry.waited(at: now))
         let span = entry.writtenAt.map { "\(waited) of the last \(LogText.time(now.since($0)))" } ?? waited

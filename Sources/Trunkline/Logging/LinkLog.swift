@@ -2,7 +2,7 @@
 ///
 /// The first loss, the first failure of each kind, and the first recovery are written at once. They begin an episode, in
 /// which further ones are only counted, and summarised at intervals that grow from 10 s to 10 min. An episode ends when a
-/// link has lasted for a minute.
+/// link has lasted for a minute. Planned changes are summarised in the same way, whether they are part of an episode or not.
 struct LinkLog: Sendable {
     typealias Ready = ClientEvent.ReadyLink
 
@@ -36,12 +36,27 @@ struct LinkLog: Sendable {
         var (failedAttempts, losses, drains, requestsLost, bytesUnsent) = (0, 0, 0, 0, 0)
         var causes: [String: Int] = [:]
         var latest: Trouble?
+        var latestAt: Instant?
         var level = LogRecord.Level.info
-        var hasRecovered = false
-        /// How long there was no link, in all.
-        var outage = Duration.zero
+        /// The outages that ended without a line, and how long there was no link in all of them.
+        var (outages, outage) = (0, Duration.zero)
 
+        var hasRecovered: Bool { outages > 0 }
         var isEmpty: Bool { latest == nil && !hasRecovered }
+    }
+
+    /// The planned changes that have no line yet.
+    private struct Replacements: Sendable {
+        var pace = LogPace(from: .seconds(10))
+        var causes: [String: Int] = [:]
+        var count = 0
+        /// The latest of them: the line that it would have, and when the link was ready.
+        var latest: (text: String, fields: LogSheet.Fields, at: Instant)?
+        var writtenAt = Instant.distantPast
+
+        /// Links that last for less than this, on average, are a problem of the server.
+        static let unusualLifetime = Duration.seconds(60)
+        static let fewestUnusual = 5
     }
 
     var upcoming: Ready?
@@ -54,6 +69,7 @@ struct LinkLog: Sendable {
     private var current: Ready?
     private var hadLink = false
     private var episode: Episode?
+    private var replacements = Replacements()
     /// Since when there is no link; `nil` while there is one, and before the first failure.
     private var withoutLinkSince: Instant?
     /// The start of the first attempt since the last link ended; `nil` if none has begun.
@@ -116,6 +132,10 @@ struct LinkLog: Sendable {
 
     /// When to call `flush` next; `nil` if everything is written.
     var nextFlush: Instant? {
+        [nextSummary, replacements.count > 0 ? replacements.pace.next : nil].compactMap { $0 }.min()
+    }
+
+    private var nextSummary: Instant? {
         guard let episode, !episode.unwritten.isEmpty else { return nil }
         // At the latest when the link has lasted.
         return episode.unwritten.hasRecovered && state.isReady
@@ -136,7 +156,8 @@ struct LinkLog: Sendable {
                 write(trouble, began: began ?? time, at: time, into: &sheet)
             }
         }
-        guard let episode, !episode.unwritten.isEmpty, isLast || nextFlush.map({ $0 <= now }) == true else {
+        if isLast || replacements.pace.isDue(at: now) { writeReplacements(at: now, into: &sheet) }
+        guard let episode, !episode.unwritten.isEmpty, isLast || nextSummary.map({ $0 <= now }) == true else {
             return
         }
         writeSummary(of: episode, at: now, into: &sheet)
@@ -153,7 +174,11 @@ struct LinkLog: Sendable {
         defer { (current, hadLink, withoutLinkSince, failedAttempts) = (ready, true, nil, 0) }
         if let replaced {
             let text = "\(Self.place(ready)) replaces \(replaced.shortText)\(failedAttemptsText)\(Self.notes(ready))"
-            return sheet.add(.info, "link.replaced", at: now, text, readyFields(ready))
+            replacements.count += 1
+            replacements.causes[replaced.cause.rawValue, default: 0] += 1
+            replacements.latest = (text, readyFields(ready), now)
+            if replacements.pace.isDue(at: now) { writeReplacements(at: now, into: &sheet) }
+            return
         }
         guard var episode else {
             let event = hadLink ? "link.ready" : "client.ready"
@@ -163,23 +188,59 @@ struct LinkLog: Sendable {
         }
         defer { self.episode = episode }
         if let written = episode.recoveryWrittenAt, now < max(episode.pace.next, written.advanced(by: .seconds(10))) {
-            episode.unwritten.hasRecovered = true
+            episode.unwritten.outages += 1
             episode.unwritten.outage += withoutLinkSince.map { now.since($0) } ?? .zero
             return
         }
-        addRecovery(ready, withoutLinkSince.map { now.since($0) }, at: now, into: &sheet)
+        let gap = withoutLinkSince.map { "; there was no link for \(LogText.time(now.since($0)))" } ?? ""
+        addRecovery(ready, gap, withoutLinkSince.map { now.since($0) }, at: now, into: &sheet)
         // What was counted on the way is in this line.
         if episode.unwritten.losses + episode.unwritten.drains == 0 { episode.unwritten = Counts() }
         episode.recoveryWrittenAt = now
     }
 
-    private func addRecovery(_ ready: Ready, _ outage: Duration?, at now: Instant, into sheet: inout LogSheet) {
-        let gap = outage.map { "; there was no link for \(LogText.time($0))" } ?? ""
+    /// Writes the planned changes that have no line: one as it was, several as a summary.
+    private mutating func writeReplacements(at now: Instant, into sheet: inout LogSheet) {
+        guard replacements.count > 0, let latest = replacements.latest else { return }
+        let (count, causes) = (replacements.count, replacements.causes)
+        if count == 1 {
+            sheet.add(.info, "link.replaced", at: latest.at, latest.text, latest.fields)
+        } else {
+            let time = now.since(replacements.writtenAt)
+            let isUnusual =
+                count >= Replacements.fewestUnusual && time < Replacements.unusualLifetime * Double(count)
+                && causes[DisconnectCause.goAway.rawValue] ?? 0 > count / 2
+            var text = "the link was replaced \(LogText.count(count, "more time")) in \(LogText.time(time))"
+            text += " (\(LogText.list(causes))); \(LogText.latest(latest.at, at: now)): \(latest.text)"
+            if isUnusual {
+                text += "; to do: see why the server announces its shutdown again and again"
+            }
+            let level: LogRecord.Level = isUnusual ? .warning : .info
+            let fields = [("count", .integer(Int64(count)))] + latest.fields
+            sheet.add(level, "link.replaced", at: now, text, fields)
+        }
+        (replacements.count, replacements.causes, replacements.latest) = (0, [:], nil)
+        replacements.writtenAt = now
+        replacements.pace.wrote(at: now)
+    }
+
+    /// - Parameters:
+    ///   - gap: How long there was no link, as text.
+    ///   - outage: The same as a duration; in all, if the line is about several outages.
+    private func addRecovery(
+        _ ready: Ready,
+        _ gap: String,
+        _ outage: Duration?,
+        outages: Int = 1,
+        at now: Instant,
+        into sheet: inout LogSheet
+    ) {
         let waited = ready.waiting == 0 ? "" : "; \(LogText.count(ready.waiting, "request")) waited"
         let text =
             "ready \(hadLink ? "again " : "")on \(Self.place(ready))\(failedAttemptsText)\(gap)\(waited)\(Self.notes(ready))"
         var fields = readyFields(ready)
         if let outage { fields.append(("outage", .seconds(outage.inSeconds))) }
+        if outages > 1 { fields.append(("outages", .integer(Int64(outages)))) }
         if ready.waiting > 0 { fields.append(("waiting", .integer(Int64(ready.waiting)))) }
         sheet.add(.info, hadLink ? "link.ready" : "client.ready", at: now, text, fields)
     }
@@ -234,7 +295,7 @@ struct LinkLog: Sendable {
         defer { self.episode = episode }
         let level = trouble.level(hadLink: hadLink)
         guard !episode.kinds.contains(trouble.kind), episode.kinds.count < Self.maximumKinds else {
-            return episode.unwritten.add(trouble, level)
+            return episode.unwritten.add(trouble, level, at: now)
         }
         if episode.kinds.isEmpty { episode.pace.wrote(at: now) } else { episode.pace.postpone(from: now) }
         episode.kinds.insert(trouble.kind)
@@ -258,7 +319,7 @@ struct LinkLog: Sendable {
             let omittedLines = exchange(&omittedLines, with: 0)
             if omittedLines > 0 { text += "; \(LogText.count(omittedLines, "line")) of standard error left out" }
             if counts.bytesUnsent > 0 { text += "; \(LogText.count(counts.bytesUnsent, "byte")) unsent" }
-            text += "; the latest: \(latest.text(nil, isFirst: false)); "
+            text += "; \(LogText.latest(counts.latestAt, at: now)): \(latest.text(nil, isFirst: false)); "
             if let withoutLinkSince { text += "no link for \(LogText.time(now.since(withoutLinkSince))); " }
             text += "\(whatIsNext(at: now, after: latest))\(latest.todo)"
             sheet.add(counts.level, "links.unstable", at: now, text, summaryFields(counts, now))
@@ -267,12 +328,31 @@ struct LinkLog: Sendable {
         if counts.hasRecovered, state.isReady, let current {
             // Every outage ends with such a line.
             failedAttempts = counts.failedAttempts
-            addRecovery(current, counts.outage, at: now, into: &sheet)
+            writeRecovery(current, counts, since: episode.writtenAt, at: now, into: &sheet)
             failedAttempts = 0
         }
         (episode.unwritten, episode.writtenAt) = (Counts(), now)
         episode.pace.wrote(at: now)
         self.episode = episode
+    }
+
+    /// Writes that there is a link again, after outages that ended without such a line.
+    private func writeRecovery(
+        _ ready: Ready,
+        _ counts: Counts,
+        since: Instant,
+        at now: Instant,
+        into sheet: inout LogSheet
+    ) {
+        if counts.outages == 1 {
+            // With the time at which it ended.
+            let gap = "; there was no link for \(LogText.time(counts.outage))"
+            return addRecovery(ready, gap, counts.outage, at: stateAt, into: &sheet)
+        }
+        let gap =
+            ", for \(LogText.time(now.since(stateAt))); \(LogText.count(counts.outages, "outage")) in"
+            + " \(LogText.time(now.since(since))): there was no link for \(LogText.time(counts.outage)) in all"
+        addRecovery(ready, gap, counts.outage, outages: counts.outages, at: now, into: &sheet)
     }
 
     private func summaryFields(_ counts: Counts, _ now: Instant) -> LogSheet.Fields {
@@ -324,7 +404,7 @@ struct LinkLog: Sendable {
 }
 
 extension LinkLog.Counts {
-    fileprivate mutating func add(_ trouble: LinkLog.Trouble, _ level: LogRecord.Level) {
+    fileprivate mutating func add(_ trouble: LinkLog.Trouble, _ level: LogRecord.Level, at now: Instant) {
         switch trouble {
         case .drains: drains += 1
         case .ended(let report):
@@ -333,7 +413,7 @@ extension LinkLog.Counts {
             bytesUnsent += report.bytesUnsent
         }
         causes[trouble.cause.rawValue, default: 0] += 1
-        (latest, self.level) = (trouble, max(self.level, level))
+        (latest, latestAt, self.level) = (trouble, now, max(self.level, level))
     }
 }
 
@@ -399,8 +479,9 @@ extension LinkLog.Trouble {
         switch self {
         case .ended(let report): return report.logText(address, isFirst: isFirst)
         case .drains(let endpoint, let session, let cause, let reason):
-            // What the client decides itself is explained by its reason.
-            let meaning = isFirst && (reason == nil || cause != .closedLocally) ? [cause.meaning] : []
+            // What the client decides itself, and a server that gives a reason, are explained by that.
+            let isExplained = reason != nil && (cause == .closedLocally || cause == .goAway)
+            let meaning = isFirst && !isExplained ? [cause.meaning] : []
             let why = String.labelled(cause.rawValue, meaning + (reason.map { [$0] } ?? []))
             return "session \(session) to \(endpoint) takes no more requests: \(why)"
         }
@@ -457,17 +538,16 @@ extension DisconnectReport {
     var explanation: String { explanation(isFirst: true) }
 
     private func explanation(isFirst: Bool) -> String {
-        // The message of a TLS error says that TLS failed, and that of an exit that the process ended.
-        let isExplained =
-            (cause == .tls || cause == .exited) && error != nil
-            || cause == .closedLocally && (departure != nil || error != nil)
-        let meaning = isFirst && !isExplained ? [cause.meaning] : []
-        var parts = meaning + (departure.map { [$0] } ?? [])
+        var parts = (isFirst ? meaning.map { [$0] } ?? [] : []) + (departure.map { [$0] } ?? [])
         parts += (error.map { [LogText.of($0).unlabelled(cause.rawValue)] } ?? [])
         if cause != .closedLocally, let lastOutputText { parts.append(lastOutputText) }
         if let suspicion { parts.append(suspicion) }
+        if let idleness { parts.append(idleness) }
         if let guess { parts.append(guess) }
-        if isNetworkChange { parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)") }
+        // Without a route before and after, the error says so.
+        if isNetworkChange, pathBefore != pathAfter {
+            parts.append("the network of this host changed: \(pathBefore), now \(pathAfter)")
+        }
         if loopDelay > .zero { parts.append("meanwhile, this process did not run for \(loopDelay.text)") }
         if let isNetworkUp { parts.append(isNetworkUp ? "the network is up" : "the network is down") }
         return .labelled(cause.rawValue, parts)
@@ -475,8 +555,12 @@ extension DisconnectReport {
 
     fileprivate func logText(_ address: String?, isFirst: Bool) -> String {
         let reason = explanation(isFirst: isFirst)
-        if isOfAttempt { return "attempt \(attempt) to \(endpoint) failed while \(phase.rawValue): \(reason)" }
-        let place = "\(endpoint) (\(address.map { "\($0), " } ?? "")session \(session))"
+        let places = [details?.proxy.map { "through \($0)" }, self.address ?? address].compactMap { $0 }
+        if isOfAttempt {
+            let place = places.isEmpty ? "\(endpoint)" : "\(endpoint) (\(places.joined(separator: ", ")))"
+            return "attempt \(attempt) to \(place) failed while \(phase.rawValue): \(reason)"
+        }
+        let place = "\(endpoint) (\((places + ["session \(session)"]).joined(separator: ", ")))"
         let what = isOrderly ? "the link to \(place) ended" : "lost the link to \(place)"
         return "\(what) after \(LogText.time(lifetime)): \(reason); \(lostText)"
     }
@@ -489,6 +573,9 @@ extension DisconnectReport {
             ("requests_lost", .integer(Int64(requestsLost))), ("bytes_unsent", .integer(Int64(bytesUnsent))),
             ("network_change", .flag(isNetworkChange)),
         ]
+        if let address { fields.append(("address", .text(address))) }
+        if let proxy = details?.proxy { fields.append(("proxy", .text("\(proxy)"))) }
+        if let idleTime = details?.idleTime { fields.append(("idle", .seconds(idleTime.inSeconds))) }
         if let departure { fields.append(("reason", .text(departure))) }
         if let exit { fields.append(("exit", .text("\(exit)"))) }
         if let lastOutput { fields.append(("output", .text(lastOutput))) }

@@ -5,8 +5,8 @@ extension DisconnectCause {
     var meaning: String {
         switch self {
         case .nameResolution: "the name of the server could not be resolved"
-        case .refused: "no server listens at the address"
-        case .unreachable: "no route leads to the address"
+        case .refused: "no server listens at the address, or a firewall refuses the connection"
+        case .unreachable: "the address cannot be reached"
         case .pathLost: "the local address or interface of the link is gone"
         case .timedOut: "no answer in time"
         case .reset: "the server, or a device on the path, reset the connection"
@@ -22,7 +22,7 @@ extension DisconnectCause {
         case .limitExceeded:
             "the server sent more than a limit of this client allows, or does not speak this protocol"
         case .tls: "TLS failed"
-        case .proxy: "the proxy cannot be reached, or did not connect to the server"
+        case .proxy: "the proxy did not connect to the server"
         case .handshakeRefused: "the handshake of the protocol failed"
         case .exited: "the child process ended"
         case .closedLocally: "the client ended the link itself"
@@ -31,7 +31,66 @@ extension DisconnectCause {
     }
 }
 
+extension ProxyFailure {
+    /// The failure in plain English.
+    fileprivate var meaning: String {
+        switch self {
+        case .unreachable: "the proxy cannot be reached"
+        case .authenticationRequired: "the proxy requires a user name and a password, or another way to authenticate"
+        case .credentialsRefused: "the proxy refused the user name or the password"
+        case .notAllowed: "the rules of the proxy do not allow the connection"
+        case .networkUnreachable: "the proxy found no route to the network of the server"
+        case .hostUnreachable: "the proxy could not reach the server, or look up its name"
+        case .refused: "the proxy found no server that listens at the port"
+        case .timedOut: "the server did not answer the proxy in time"
+        case .unsupported: "the proxy does not support the request"
+        case .other: "the proxy did not connect to the server"
+        case .closed: "the proxy closed the connection before it was established"
+        case .protocolViolation: "the proxy sent something that its protocol does not allow"
+        }
+    }
+}
+
 extension DisconnectReport {
+    /// The cause in plain English, as precisely as the error allows; `nil` if the error says it.
+    var meaning: String? {
+        // The message of a TLS error says that TLS failed, that of an exit that the process ended, and that of a tunnel who may
+        // have closed it.
+        switch cause {
+        case .tls, .exited: if error != nil { return nil }
+        case .closedLocally: if departure != nil || error != nil { return nil }
+        case .goAway: if reason != nil { return nil }
+        case .closedByServer, .reset: if (error as? TransportError)?.isOfTunnel == true { return nil }
+        case .timedOut:
+            if phase == .ready || phase == .draining {
+                return
+                    "the system gave the link up: the server, or the path to it, has acknowledged nothing in time, or a firewall"
+                    + " of this host drops what leaves"
+            }
+        case .proxy: if case .proxy(let failure)? = (error as? TransportError)?.code { return failure.meaning }
+        default: break
+        }
+        return cause.meaning
+    }
+
+    /// That the link was idle, if a server or a device on the path may have ended it for that; otherwise `nil`.
+    var idleness: String? {
+        guard phase == .ready, cause == .closedByServer || cause == .reset, requestsLost == 0 || cause == .reset,
+            reason == nil, let details, let idleTime = details.idleTime, idleTime >= Self.shortestIdleTime
+        else { return nil }
+        let time = LogText.time(idleTime)
+        let remedy =
+            details.sendsPings
+            ? "let options.liveness.interval be shorter than that"
+            : "let it keep them for longer, or send something more often: there are no pings on this link"
+        return details.isIdleTimeUsual
+            ? "it was idle for \(time), like the link before: the server or a load balancer closes idle connections; to do: \(remedy)"
+            : "it was idle for \(time): if the server or a load balancer closes idle connections, \(remedy)"
+    }
+
+    /// Shorter ones are usual on links in use.
+    private static let shortestIdleTime = Duration.seconds(5)
+
     /// What to do about a failure that repeats until an operator acts; `nil` for any other.
     var advice: String? {
         if suspicion != nil { return "renew the certificate of this client (options.tls.identity)" }
@@ -67,6 +126,7 @@ package struct LinkEndClue: Sendable {
     private let wasSilent: Bool
     private let hasSpoken: Bool
     private let certificateProblem: String?
+    private let firstBytes: FirstBytes
 
     /// - Parameters:
     ///   - phase: The phase in which the attempt or the link ended.
@@ -76,16 +136,19 @@ package struct LinkEndClue: Sendable {
     ///   - hasSpoken: Whether this client had written anything. A server may close a link on which nothing was said.
     ///   - certificateProblem: What is wrong with the certificate of this client; `nil` if it is valid, or if there is
     ///     none.
+    ///   - firstBytes: What the server has sent, if that was no frame of the protocol.
     package init(
         phase: DisconnectReport.Phase,
         cause: DisconnectCause,
         mayLackTLS: Bool,
         wasSilent: Bool,
         hasSpoken: Bool = true,
-        certificateProblem: String?
+        certificateProblem: String?,
+        firstBytes: FirstBytes = .none
     ) {
         (self.phase, self.cause, self.mayLackTLS) = (phase, cause, mayLackTLS)
         (self.wasSilent, self.hasSpoken, self.certificateProblem) = (wasSilent, hasSpoken, certificateProblem)
+        self.firstBytes = firstBytes
     }
 
     package init(_ report: DisconnectReport) {
@@ -95,7 +158,8 @@ package struct LinkEndClue: Sendable {
             mayLackTLS: report.endpoint.mayLackTLS,
             wasSilent: report.wasSilent,
             hasSpoken: report.hasSpoken,
-            certificateProblem: report.certificateProblem
+            certificateProblem: report.certificateProblem,
+            firstBytes: report.details?.firstBytes ?? .none
         )
     }
 
@@ -115,21 +179,33 @@ package struct LinkEndClue: Sendable {
     /// Whether the server may expect TLS at this port.
     package var mayExpectTLS: Bool {
         guard mayLackTLS, wasSilent, hasSpoken, phase == .handshaking || phase == .ready else { return false }
-        return cause.mayBeOfTLS
+        return firstBytes == .service(.tls) || firstBytes == .none && cause.mayBeOfTLS
     }
 
     /// What else may be the reason; `nil` if there is nothing to guess.
     package var guess: String? {
         if suspicion != nil { return nil }
+        switch firstBytes {
+        case .service(.tls) where mayLackTLS: return "the server answers with TLS: use an endpoint with tls://"
+        case .service(let service): return "the server answers with \(service.rawValue): check the host and the port"
+        case .unknown where cause == .protocolViolation: return Self.anotherProtocol
+        // A part of a frame, perhaps.
+        case .unknown where phase == .ready: return nil
+        case .unknown, .none: break
+        }
         return switch (phase, cause) {
         case (.securing, .closedByServer), (.securing, .reset), (.securing, .timedOut): "does this port speak TLS?"
         case (.handshaking, .closedByServer), (.handshaking, .reset):
-            mayLackTLS
+            mayLackTLS && firstBytes == .none
                 ? "the server may have refused the login without saying so, or does this port expect TLS?"
                 : "the server may have refused the login without saying so"
-        default: mayExpectTLS ? "does this port expect TLS?" : nil
+        // Bytes that cannot be decoded, and that are not known.
+        case (.ready, .protocolViolation), (.handshaking, .protocolViolation): wasSilent ? Self.anotherProtocol : nil
+        default: mayExpectTLS && cause != .limitExceeded ? "does this port expect TLS?" : nil
         }
     }
+
+    private static let anotherProtocol = "the server speaks another protocol, or another version of this one"
 }
 
 extension Endpoint {

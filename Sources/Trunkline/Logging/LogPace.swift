@@ -20,6 +20,9 @@ struct LogPace: Sendable {
     /// Notes that a line about something else was written at `now`, which a summary need not repeat soon.
     mutating func postpone(from now: Instant) { next = now.advanced(by: interval) }
 
+    /// Allows no line before `instant`.
+    mutating func delay(until instant: Instant) { next = max(next, instant) }
+
     /// Notes that a line was written at `now`. If the problem had paused for an interval, the intervals start over.
     mutating func wrote(at now: Instant) {
         let isOver = next == .distantPast || now >= next.advanced(by: interval)

@@ -35,9 +35,11 @@ public struct LogRecord: Sendable {
     public let message: String
     /// The facts of the message as names and values, in a fixed order. Durations are in seconds.
     public let fields: [(name: String, value: ClientEvent.Value)]
-    /// When the record was made, on the clock of the client's event loop: see ``ClientEvent/time``.
+    /// When it happened, on the clock of the client's event loop (``ClientEvent/time``); of a summary, when it was written.
+    ///
+    /// A record that was held back for a summary may be earlier than the records before it.
     public let time: Duration
-    /// When the record was made: the time since 1970-01-01 00:00 UTC. `nil` in a simulation, which has no calendar.
+    /// ``time`` on the calendar: the time since 1970-01-01 00:00 UTC. `nil` in a simulation, which has no calendar.
     ///
     /// With Foundation, `Date(timeIntervalSince1970: record.timeSince1970 / .seconds(1))`.
     public internal(set) var timeSince1970: Duration?

@@ -70,19 +70,21 @@ struct LogRules: Sendable {
         if isClosed { return }
         if sheet.level == .debug { noteSingle(event) }
         switch event.content {
-        case .requestFailed(let id, let error, _): requests.failed(id, error, at: endpoint)
-        case .requestRefused(let error): requests.refused(error, at: endpoint)
+        case .requestFailed(let id, let error, _): requests.failed(id, error, at: endpoint, event.instant)
+        case .requestRefused(let error): requests.refused(error, at: endpoint, event.instant)
         case .requestRejected(_, let type, let status, let reason):
-            answers.rejected(type: type, status: status, reason, at: endpoint)
+            answers.rejected(type: type, status: status, reason, at: endpoint, event.instant)
         case .unknownResponse(let serial, let type, let session):
             answers.unknown(
                 serial,
                 type: type,
                 session,
-                at: endpoints.last { $0.session == session }?.endpoint ?? endpoint
+                at: endpoints.last { $0.session == session }?.endpoint ?? endpoint,
+                event.instant
             )
-        case .responseUndecodable(let error): answers.undecodable(error, at: endpoint)
-        case .datagramsDropped(let count, let endpoint, let reason): answers.dropped(count, reason, at: endpoint)
+        case .responseUndecodable(let error): answers.undecodable(error, at: endpoint, event.instant)
+        case .datagramsDropped(let count, let endpoint, let reason):
+            answers.dropped(count, reason, at: endpoint, event.instant)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
         case .linkReady(let link):
             links.upcoming = link

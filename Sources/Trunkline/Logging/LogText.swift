@@ -17,9 +17,14 @@ enum LogText {
         }
     }
 
+    /// The same, with the code of an error of the transport.
+    static func labelled(_ error: any Error) -> String {
+        guard let known = error as? TransportError, known.code != .tls(.noPassphrase) else { return of(error) }
+        return "\(known)"
+    }
+
     private static func of(_ error: ClientError) -> String {
-        guard let cause = error.cause else { return "\(error)" }
-        return ["\(error.changed { $0.cause = nil })", of(cause)].joinedPhrases
+        error.text(of: error.cause.map { of($0) })
     }
 
     /// `1 request`, `2 requests`.
@@ -42,6 +47,12 @@ enum LogText {
     static func list(_ counts: [String: Int]) -> String {
         counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { "\(grouped($0.value)) \($0.key)" }
             .joined(separator: ", ")
+    }
+
+    /// `the latest, 4 s ago`: how a summary introduces an example that happened at `time`. `the latest` if that is now.
+    static func latest(_ time: Instant?, at now: Instant) -> String {
+        guard let time, now.since(time) >= .seconds(1) else { return "the latest" }
+        return "the latest, \(LogText.time(now.since(time))) ago"
     }
 
     /// The duration in the unit that suits it, also minutes and hours.

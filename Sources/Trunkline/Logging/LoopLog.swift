@@ -30,7 +30,8 @@ struct LoopLog: Sendable {
             ("reason", .text(longest.reason.rawValue)), ("duration", .seconds(sum.inSeconds)),
             ("count", .integer(Int64(count))), ("longest", .seconds(longest.duration.inSeconds)),
         ]
-        sheet.add(.warning, "loop.late", at: now, text(longest, at: now), fields)
+        // One that was held back has the time at which it was over.
+        sheet.add(.warning, "loop.late", at: count == 1 ? min(now, longest.end) : now, text(longest, at: now), fields)
         (count, sum, self.longest) = (0, .zero, nil)
         pace.wrote(at: now)
     }

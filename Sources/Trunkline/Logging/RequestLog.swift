@@ -6,9 +6,11 @@ struct RequestLog: Sendable {
         var failed: [Client.Metrics.Failure: Int] = [:]
         var refused: [ClientError.Code: Int] = [:]
         /// The latest error, as an example, with the ID of its request; `nil` if it was refused.
-        var latest: (id: RequestID?, error: ClientError)?
+        var latest: (id: RequestID?, error: ClientError, at: Instant)?
         /// The endpoints of the links in use.
         var places = LogPlaces()
+
+        var number: Int { failed.values.reduce(0, +) + refused.values.reduce(0, +) }
     }
 
     private var counts = Counts()
@@ -33,16 +35,16 @@ struct RequestLog: Sendable {
     // MARK: Noting
 
     /// Notes a request that failed. Cancellation by the caller is no failure.
-    mutating func failed(_ id: RequestID?, _ error: ClientError, at endpoint: Endpoint?) {
+    mutating func failed(_ id: RequestID?, _ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
         guard error.code != .cancelled else { return }
         counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
-        counts.latest = (id, error)
+        counts.latest = (id, error, now)
         counts.places.note(endpoint)
     }
 
-    mutating func refused(_ error: ClientError, at endpoint: Endpoint?) {
+    mutating func refused(_ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
         counts.refused[error.code, default: 0] += 1
-        counts.latest = (nil, error)
+        counts.latest = (nil, error, now)
         counts.places.note(endpoint)
     }
 
@@ -74,7 +76,9 @@ struct RequestLog: Sendable {
             let fields = failureFields(latest.error)
             // The text of the latest error may name its endpoint.
             let places = latest.error.endpoint == nil ? counts.places : LogPlaces()
-            sheet.add(.warning, "requests.failed", at: now, places, failureText(latest, at: now), fields)
+            // One that was held back has the time at which it failed.
+            let time = counts.number == 1 ? latest.at : now
+            sheet.add(.warning, "requests.failed", at: time, places, failureText(latest, at: now), fields)
             counts = Counts()
             failurePace.wrote(at: now)
             failuresWritten = now
@@ -113,12 +117,12 @@ struct RequestLog: Sendable {
         written.map { " in \(LogText.time(now.since($0)))" } ?? ""
     }
 
-    private func failureText(_ latest: (id: RequestID?, error: ClientError), at now: Instant) -> String {
+    private func failureText(_ latest: (id: RequestID?, error: ClientError, at: Instant), at now: Instant) -> String {
         let failed = counts.failed.values.reduce(0, +)
         let refused = counts.refused.values.reduce(0, +)
         let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
         let request = latest.id.map { "request \($0)\(type)" } ?? "a request"
-        if failed + refused == 1 {
+        if counts.number == 1 {
             return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(LogText.of(latest.error))"
         }
         var parts: [String] = []
@@ -130,7 +134,8 @@ struct RequestLog: Sendable {
             let list = LogText.list(counts.refused.texts)
             parts.append("\(LogText.count(refused, "request was", "requests were")) not accepted\(span): \(list)")
         }
-        return parts.joined(separator: "; ") + "; the latest: \(request): \(LogText.of(latest.error))"
+        parts.append("\(LogText.latest(latest.at, at: now)): \(request): \(LogText.of(latest.error))")
+        return parts.joined(separator: "; ")
     }
 
     private func failureFields(_ latest: ClientError) -> LogSheet.Fields {

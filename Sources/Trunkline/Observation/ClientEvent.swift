@@ -469,6 +469,8 @@ extension DisconnectReport {
             ("network_change", .flag(isNetworkChange)),
         ]
         if let isNetworkUp { fields.append(("network_up", .flag(isNetworkUp))) }
+        if let address { fields.append(("address", .text(address))) }
+        if let idleTime { fields.append(("idle", .seconds(idleTime.inSeconds))) }
         if let departure { fields.append(("reason", .text(departure))) }
         if let exit { fields.append(("exit", .text("\(exit)"))) }
         if let error { fields.append(("error", .text(LogText.of(error).asMessage))) }

@@ -221,6 +221,14 @@ struct TryOnLink: Sendable, Hashable {
 
 // MARK: - Text
 
+extension Timeline {
+    /// Whether the call has done nothing but wait for a link.
+    var isWaitForLink: Bool {
+        guard tryCount == 1, let last = tries.last, last.link == nil, last.admission == nil else { return false }
+        return last.timeWithoutLink * 20 >= duration * 19 && last.loopDelay == .zero
+    }
+}
+
 extension Timeline: CustomStringConvertible {
     /// The timeline in one line: the duration, what the request waited for, where it was written, and the state of the
     /// link.

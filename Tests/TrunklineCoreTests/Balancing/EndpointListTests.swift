@@ -55,6 +55,9 @@ import Testing
             ("a:70000", "the port is not a number"),
             ("user:secret@a:1", "a user name or password is not allowed"),
             ("::1:7000", "needs brackets"),
+            ("1:2:3:4:5:6:7:8:7000", "needs brackets"),
+            // It was taken for an IPv6 address.
+            ("a:b:7000", "the host before the port contains a colon"),
             ("a:1 fast", "\"fast\" is not key=value"),
             ("a:1 =x", "\"=x\" is not key=value"),
             ("a:1 weight=x", "the weight \"x\" is not a number from 0 on"),

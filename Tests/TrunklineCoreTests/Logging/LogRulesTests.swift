@@ -262,7 +262,11 @@ import Testing
         let lines = log.takeAll()
         #expect(lines.count <= 13 && lines.count >= 9)
         #expect(lines[0].event == "attempt.failed" && lines.dropFirst().allSatisfy { $0.event == "links.unstable" })
-        #expect(lines[1].message.hasPrefix("1 more attempt failed in 10 s (1 refused); the latest: attempt 2 to a:1"))
+        #expect(
+            lines[1].message.hasPrefix(
+                "1 more attempt failed in 10 s (1 refused); the latest, 5 s ago: attempt 2 to a:1"
+            )
+        )
         log.becomesReady(800)
         #expect(
             log.takeLines().first?.hasSuffix(
@@ -323,6 +327,104 @@ import Testing
         #expect(log.rules.nextFlush == nil)
     }
 
+    /// The sum of all outages looked like one long outage that had just ended.
+    @Test func aSummaryTellsOutagesFromTheirSum() throws {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        for session in 2...400 as ClosedRange<UInt64> {
+            log.add(
+                .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(1))),
+                .attemptPlanned("a:1"),
+                .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
+            )
+            log.pass(.milliseconds(100))
+            log.becomesReady(SessionID(session))
+            log.pass(.milliseconds(900))
+        }
+        let summaries = log.takeAll().filter { $0.event == "link.ready" }.dropFirst()
+        let first = try #require(summaries.first)
+        #expect(first.message.hasPrefix("ready again on a:1 (10.0.0.8:1, session 11), for "), "\(first)")
+        #expect(first.message.contains(" outages in 10 s: there was no link for "), "\(first)")
+        #expect(first.message.hasSuffix(" in all") && first.fields.contains { $0.name == "outages" }, "\(first)")
+        // One that was held back has the time at which it ended.
+        log = Log()
+        log.becomesReady(1)
+        for session in [500, 501] as [UInt64] {
+            log.add(
+                .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"))),
+                .stateChanged(.waiting(delay: .milliseconds(50), attempt: 1, cause: .reset))
+            )
+            log.pass(.milliseconds(100))
+            log.becomesReady(SessionID(session))
+            log.pass(.seconds(1))
+        }
+        log.pass(.seconds(100))
+        let last = try #require(log.takeAll().last { $0.event == "link.ready" })
+        #expect(last.message.hasSuffix("session 501); there was no link for 100 ms"), "\(last)")
+        #expect(last.time == .milliseconds(1200))
+    }
+
+    /// Each was a line: 357 within 400 s, all of them `info`.
+    @Test func linksThatAreReplacedAgainAndAgainAreSummarised() {
+        var log = Log()
+        log.becomesReady(1)
+        _ = log.takeAll()
+        func replace(_ session: UInt64) {
+            let link = ClientEvent.ReadyLink(
+                endpoint: "a:1",
+                address: nil,
+                session: SessionID(session),
+                attempt: 1,
+                duration: .milliseconds(3),
+                tlsVersion: nil
+            )
+            log.add(
+                .linkDraining("a:1", session: SessionID(session - 1), .goAway, reason: nil),
+                .linkReady(link),
+                .stateChanged(.ready("a:1", session: SessionID(session)))
+            )
+            log.add(.linkEnded(log.report(.draining, .goAway)))
+        }
+        for session in 2...358 as ClosedRange<UInt64> {
+            replace(session)
+            log.pass(.milliseconds(1100))
+        }
+        log.pass(.seconds(3600))
+        let records = log.takeAll()
+        #expect(records.count <= 8 && records.allSatisfy { $0.event == "link.replaced" })
+        #expect(records.first?.level == .info && records.dropFirst().allSatisfy { $0.level == .warning })
+        let second = records.dropFirst().first?.message ?? ""
+        #expect(second.hasPrefix("the link was replaced 9 more times in 10 s (9 goAway); the latest: a:1"), "\(second)")
+        #expect(second.hasSuffix("; to do: see why the server announces its shutdown again and again"))
+        #expect(log.rules.nextFlush == nil)
+        // A rollout has a line for each server, with its own time.
+        for session in [400, 401] as [UInt64] {
+            replace(session)
+            log.pass(.seconds(4))
+        }
+        let time = log.now
+        log.pass(.seconds(60))
+        let rollout = log.takeAll()
+        #expect(rollout.map(\.level) == [.info, .info])
+        #expect(rollout.last?.time == .nanoseconds(time.nanoseconds) - .seconds(4))
+    }
+
+    /// It had the time of the line, up to 10 min after it had failed.
+    @Test func aFailedRequestThatWasHeldBackHasItsOwnTime() {
+        var log = Log()
+        log.add(failure(.timedOut))
+        log.pass(.seconds(4))
+        log.add(failure(.timedOut), .limitReached(.retryBudget))
+        log.pass(.seconds(5))
+        log.add(.limitReached(.retryBudget))
+        log.pass(.seconds(60))
+        let records = log.takeAll()
+        #expect(records.filter { $0.event == "requests.failed" }.map(\.time) == [.zero, .seconds(4)])
+        let budget = records.last { $0.event == "limit.reached" }?.message
+        #expect(budget?.hasPrefix("1 failed request was not sent again in 25 s: ") == true, "\(budget ?? "")")
+    }
+
     @Test func anOrderlyEndIsNoWarning() throws {
         var log = Log()
         log.becomesReady(1)
@@ -377,7 +479,8 @@ import Testing
         #expect(
             log.takeLines() == [
                 "warning gateway requests.failed: 1,501 requests failed in 30 s: 1,500 timedOut (fate unknown), 1 timedOut (not sent);"
-                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest: a request: overloaded (not sent): full"
+                    + " 1 request was not accepted in 30 s: 1 overloaded; the latest, 30 s ago: a request: overloaded (not sent):"
+                    + " full"
             ]
         )
         #expect(log.rules.nextFlush == nil)
@@ -605,6 +708,170 @@ import Testing
         #expect(line(.relearning, lost: nil)?.level == .info)
         let minimum = line(.lostAtMinimum, lost: .seconds(190))
         #expect(minimum?.level == .warning && minimum?.message.contains("to do: lower the lower bound") == true)
+    }
+
+    private func line(
+        _ log: Log,
+        _ phase: DisconnectReport.Phase,
+        _ cause: DisconnectCause,
+        _ error: (any Error)? = nil,
+        lost: Int = 0,
+        _ details: DisconnectReport.Details?
+    ) -> String {
+        var (log, report) = (log, log.report(phase, cause, error, lost: lost))
+        report.details = details
+        report.wasSilent = true
+        log.add(.linkEnded(report), .stateChanged(.idle))
+        return log.takeLines().first ?? ""
+    }
+
+    /// A name that led to a foreign host looked like a slow server: its address was missing.
+    @Test func aLineNamesTheAddressAndTheProxy() {
+        let address = SocketAddress.ipv4([10, 0, 0, 8], port: 1)
+        let error = TransportError(.timedOut, "handshake not completed within 2 s")
+        let direct = DisconnectReport.Details(address, through: nil, .none)
+        let attempt = line(Log(), .handshaking, .timedOut, error, direct)
+        #expect(attempt.contains("attempt 1 to a:1 (10.0.0.8:1) failed while handshaking: timedOut"), "\(attempt)")
+        let proxied = DisconnectReport.Details(address, through: .http("proxy", port: 3128), .none)
+        let through = line(Log(), .handshaking, .timedOut, error, proxied)
+        #expect(through.contains("attempt 1 to a:1 (through http://proxy:3128, 10.0.0.8:1) failed"), "\(through)")
+        let lost = line(Log(), .ready, .reset, TransportError(.reset, "reading"), lost: 1, proxied)
+        #expect(lost.contains("lost the link to a:1 (through http://proxy:3128, 10.0.0.8:1, session 4)"), "\(lost)")
+        var report = Log().report(.handshaking, .timedOut, error)
+        report.details = proxied
+        #expect("\(report)".contains("attempt 1, 10.0.0.8:1 through http://proxy:3128)"), "\(report)")
+    }
+
+    /// "Does this port expect TLS?" was asked about every server whose bytes could not be decoded.
+    @Test func whatTheServerAnswersIsNamed() {
+        func line(_ firstBytes: FirstBytes, _ phase: DisconnectReport.Phase = .ready, _ cause: DisconnectCause)
+            -> String
+        {
+            let details = DisconnectReport.Details(nil, through: nil, firstBytes)
+            return self.line(Log(), phase, cause, FrameError(.malformed, "no frame"), details)
+        }
+        for phase in [DisconnectReport.Phase.ready, .handshaking] {
+            let ssh = line(.service(.ssh), phase, .protocolViolation)
+            #expect(ssh.contains("; the server answers with SSH: check the host and the port;"), "\(ssh)")
+            let tls = line(.service(.tls), phase, .protocolViolation)
+            #expect(tls.contains("; the server answers with TLS: use an endpoint with tls://;"), "\(tls)")
+            let other = line(.unknown, phase, .protocolViolation)
+            #expect(other.contains("; the server speaks another protocol, or another version of this one;"), "\(other)")
+            #expect(!ssh.contains("TLS") && !other.contains("TLS"))
+        }
+        // It has sent something, waited in vain for more, and closed.
+        #expect(line(.service(.http), .ready, .closedByServer).contains("answers with HTTP"))
+        // A server that expects TLS and closes without a word.
+        #expect(line(.none, .ready, .closedByServer).contains("does this port expect TLS?"))
+        // A part of a frame shows nothing.
+        for cause in [DisconnectCause.closedByServer, .reset] {
+            let cut = line(.unknown, .ready, cause)
+            #expect(!cut.contains("TLS") && !cut.contains("another protocol"), "\(cut)")
+            let login = line(.unknown, .handshaking, cause)
+            #expect(login.contains("may have refused the login") && !login.contains("TLS"), "\(login)")
+        }
+        #expect(!line(.none, .ready, .limitExceeded).contains("does this port expect TLS?"))
+    }
+
+    /// A load balancer that closed idle links was not suspected, and the option that helps not named.
+    @Test func aLinkThatWasIdleSaysSo() {
+        func details(_ seconds: Double, sendsPings: Bool = true, isUsual: Bool = false) -> DisconnectReport.Details {
+            DisconnectReport.Details(
+                nil,
+                through: nil,
+                idleTime: .seconds(seconds),
+                sendsPings: sendsPings,
+                isIdleTimeUsual: isUsual,
+                .none
+            )
+        }
+        func line(_ cause: DisconnectCause, lost: Int = 0, _ details: DisconnectReport.Details) -> String {
+            self.line(Log(), .ready, cause, TransportError(.closedByPeer, "the server closed it"), lost: lost, details)
+        }
+        let first = line(.closedByServer, details(60))
+        let guess =
+            "it was idle for 60 s: if the server or a load balancer closes idle connections, let options.liveness.interval be"
+            + " shorter than that"
+        #expect(first.contains(guess), "\(first)")
+        let second = line(.reset, lost: 1, details(60, isUsual: true))
+        #expect(
+            second.contains("it was idle for 60 s, like the link before: the server or a load balancer"),
+            "\(second)"
+        )
+        let mute = line(.closedByServer, details(60, sendsPings: false))
+        #expect(mute.contains("there are no pings on this link") && !mute.contains("liveness.interval"), "\(mute)")
+        // A link in use, and one whose end has another cause.
+        for other in [
+            line(.closedByServer, details(1)), line(.closedByServer, lost: 1, details(60)),
+            line(.halfOpen, details(60)),
+        ] {
+            #expect(!other.contains("idle"), "\(other)")
+        }
+    }
+
+    /// Refused credentials began with "the proxy cannot be reached".
+    @Test func theFailureOfAProxyBeginsWithWhatIsWrong() {
+        let failures: [(ProxyFailure, String)] = [
+            (.credentialsRefused, "proxy: the proxy refused the user name or the password; "),
+            (.authenticationRequired, "proxy: the proxy requires a user name and a password, or"),
+            (.notAllowed, "proxy: the rules of the proxy do not allow the connection; "),
+            (.unreachable, "proxy: the proxy cannot be reached; "), (.refused, "proxy: the proxy found no server"),
+        ]
+        for (failure, start) in failures {
+            let error = TransportError(.proxy(failure), "connecting to a:1 through http://proxy:3128: no")
+            let text = line(Log(), .connecting, .proxy, error, nil)
+            #expect(text.contains(start) && text.contains("http://proxy:3128"), "\(text)")
+        }
+    }
+
+    /// The end of a tunnel during the TLS handshake read "the server closed the connection", and the kernel's own timeout of a
+    /// link "no answer in time", as if a request had waited.
+    @Test func theMeaningOfACauseFollowsItsPhase() {
+        let proxy = Proxy.http("proxy", port: 3128)
+        let closed = TransportError(.closedByPeer, "the peer closed the connection during the TLS handshake")
+        let tunnel = closed.closing(tunnelThrough: proxy, isSecured: false, " to tls://a:1")
+        let cut = line(Log(), .securing, .closedByServer, tunnel, nil)
+        let says = "while securing: closedByServer: the tunnel to tls://a:1 was closed by the proxy \(proxy), or by the"
+        #expect(cut.contains(says) && !cut.contains("the server closed the connection"), "\(cut)")
+        // With the end of TLS, the server says that it closes.
+        #expect(closed.closing(tunnelThrough: proxy, isSecured: true) == closed)
+        let system = TransportError(.timedOut, errno: 110, "reading: Connection timed out")
+        let given = line(Log(), .ready, .timedOut, system, nil)
+        #expect(given.contains("timedOut: the system gave the link up: the server, or the path to it"), "\(given)")
+        #expect(line(Log(), .handshaking, .timedOut, system, nil).contains("timedOut: no answer in time; "))
+    }
+
+    /// A host that has never had a route read "the network of this host changed: no route, now no route".
+    @Test func aNetworkThatStaysAwayHasNotChanged() {
+        let error = TransportError(.unreachable, errno: 101, "connecting to 10.0.0.1:1: no route leads there")
+        func text(_ before: NetworkPath) -> String {
+            DisconnectReport(
+                endpoint: "a:1",
+                phase: .connecting,
+                endedBy: .network,
+                cause: .unreachable,
+                error: error,
+                session: 1,
+                attempt: 1,
+                lifetime: .zero,
+                requestsLost: 0,
+                bytesUnsent: 0,
+                pathBefore: before,
+                pathAfter: .noRoute
+            ).explanation
+        }
+        #expect(text(.noRoute) == "unreachable: the address cannot be reached; \(error.message)")
+        #expect(text(.local).contains("the network of this host changed: this host, now no route"))
+    }
+
+    /// A stream error with a reason read "the server announced its shutdown".
+    @Test func aGoAwayWithAReasonIsNoShutdown() {
+        var log = Log()
+        log.becomesReady(4)
+        _ = log.takeAll()
+        log.add(.linkDraining("a:1", session: 4, .goAway, reason: "the server says: conflict"), .stateChanged(.idle))
+        let line = log.takeLines().first ?? ""
+        #expect(line.contains("takes no more requests: goAway: the server says: conflict;"), "\(line)")
     }
 
     /// What the error does not say may be guessed from the phase.

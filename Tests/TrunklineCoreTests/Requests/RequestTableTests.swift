@@ -254,6 +254,9 @@ extension RequestTable where Waiter == String {
         #expect(table.queue.refusal(for: 1) == nil)
         var none = Table(maximumWaiting: -1, maximumBytes: 1)
         #expect(none.queue.refusal(for: 1) == "0 requests are waiting (maximumWaiting is 0)")
+        var one = Table(maximumWaiting: 1, maximumBytes: 1 << 20)
+        one.append(request(1), deadline: nil)
+        #expect(one.queue.refusal(for: 1) == "1 request is waiting (maximumWaiting is 1)")
     }
 
     @Test func theBytesOfWaitingRequestsAreLimitedButOneAlwaysFits() {

@@ -33,8 +33,56 @@ struct ClusterLogTests {
             #expect(rules.nextFlush == Self.at(30_000))
             rules.flush(at: Self.at(30_000))
             let summary = rules.takeRecords()
-            #expect(summary.map(\.event) == [name] && summary.map(\.message) == ["9 more lines; the latest: \(begin)"])
+            #expect(
+                summary.map(\.event) == [name]
+                    && summary.map(\.message) == [
+                        "9 more lines in 30 s, each for less than 1 s; the latest, 16.5 s ago: \(ClusterLogRules.line(of: begin).1)"
+                    ]
+            )
         }
+    }
+
+    /// A line that was held back had the time of the summary, up to 30 s after what it told.
+    @Test func aLineThatWasHeldBackHasTheTimeAtWhichItHappened() {
+        var rules = Self.rules()
+        let error = ClientError(.unavailable, .notSent, "no answer")
+        for time in [0, 4000] {
+            rules.note(.discoveryFailed(error), at: Self.at(time))
+            rules.callFailed(error, at: Self.at(time))
+            rules.flush(at: Self.at(time))
+        }
+        rules.note(.subscriptionFailed("a:1", error), at: Self.at(100))
+        for time in [5000, 6000, 7000] {
+            rules.note(.subscriptionFailed("a:1", error), at: Self.at(time))
+        }
+        _ = rules.takeRecords()
+        rules.flush(at: Self.at(31_000))
+        let records = rules.takeRecords()
+        #expect(records.map(\.event) == ["discovery.failed", "subscription.failed", "requests.failed"])
+        #expect(records.map(\.time) == [.seconds(4), .seconds(31), .seconds(4)])
+        let summary = "3 more lines in 30.9 s of 1 server: a:1 (3); the latest, 24 s ago: a:1 did not accept"
+        #expect(records[1].message.hasPrefix(summary), "\(records[1])")
+    }
+
+    /// It looked as if no server took requests any more: the line that ends an outage was held back with the one that begins it.
+    @Test func aShortOutageThatWasHeldBackSaysThatItIsOver() {
+        var rules = Self.rules()
+        rules.note(.unavailable, at: Self.at(0))
+        rules.note(.available("a:7000", after: .milliseconds(20)), at: Self.at(20))
+        rules.note(.unavailable, at: Self.at(5000))
+        rules.note(.available("a:7000", after: .milliseconds(20)), at: Self.at(5020))
+        _ = rules.takeRecords()
+        rules.flush(at: Self.at(30_000))
+        let records = rules.takeRecords()
+        #expect(records.map(\.message) == ["no server takes requests; for less than 1 s"])
+        #expect(records.map(\.time) == [.seconds(5)])
+        // One that has just begun is no short one.
+        rules.note(.unavailable, at: Self.at(59_800))
+        rules.flush(at: Self.at(60_000))
+        #expect(rules.takeRecords().isEmpty && rules.nextFlush == Self.at(60_800))
+        rules.flush(at: Self.at(60_800))
+        let last = rules.takeRecords()
+        #expect(last.map(\.message) == ["no server takes requests"] && last.map(\.time) == [.milliseconds(59_800)])
     }
 
     @Test func anOutageThatLastsHasItsLines() {

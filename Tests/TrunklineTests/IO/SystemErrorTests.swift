@@ -48,6 +48,28 @@ import Testing
         #expect(connectError(number, .loopback(port: 1), "a").code == connect)
     }
 
+    /// The rejection by a router or a firewall (ICMP) read "no route leads to the address; no route to host", which sent
+    /// operators to the routes of their own host.
+    @Test func aRejectionOnTheWayIsNoLackOfARoute() {
+        let address = SocketAddress.loopback(port: 1)
+        for number in [EHOSTUNREACH, ENETUNREACH, EACCES] {
+            let error = connectError(number, address, "connecting to a", isAtOnce: false)
+            #expect(error.code == .unreachable && error.errno == number)
+            #expect(error.message.contains("a firewall on the way"), "\(error)")
+            #expect(!error.message.lowercased().contains("route of this host"), "\(error)")
+            #expect(!error.message.contains("oute to host"), "\(error)")
+        }
+        #expect(transportError(EHOSTUNREACH, "reading").message.contains("a firewall on the way"))
+        // What the call itself says, this host has decided.
+        let lacking = connectError(ENETUNREACH, address, "connecting to a")
+        #expect(lacking.message == "connecting to a: no route of this host leads to the address")
+        #expect(connectError(EHOSTUNREACH, address, "a").message.contains("this host rejects the address"))
+        #expect(connectError(EACCES, address, "a").message.contains("this host prohibits the address"))
+        // A socket file that may not be used.
+        let file = connectError(EACCES, .unix(path: "/a"), "a", isAtOnce: true)
+        #expect(file.code == .system && file.message == "a: \(systemMessage(EACCES))")
+    }
+
     @Test func aMissingFileIsNotARefusal() {
         guard case .failure(let error) = contents(ofFile: "/nonexistent/trunkline", limit: 1) else {
             Issue.record("the file exists")

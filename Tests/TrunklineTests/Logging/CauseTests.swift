@@ -64,6 +64,59 @@ struct CauseTests {
         )
     }
 
+    // MARK: The path
+
+    /// A load balancer that resets links that were idle for 20 s.
+    @Test func aBalancerThatEndsIdleLinksIsSuspected() throws {
+        let collector = EventCollector(.links)
+        let options = options { $0.observers = [collector] }
+        try simulate(options: options) { service, client in
+            for number in 0..<2 {
+                try await expectEcho("\(number)", by: client)
+                try await service.pass(.seconds(20))
+                service.network.reset("db")
+                try await service.pass(.seconds(100))
+            }
+        }
+        let reports = collector.events.compactMap { event in
+            if case .linkEnded(let report) = event.content, report.cause == .reset { report } else { nil }
+        }
+        #expect(reports.map(\.idleTime) == [.seconds(20), .seconds(20)])
+        #expect(
+            log.text.contains("it was idle for 20 s: if the server or a load balancer closes idle connections, let")
+        )
+        #expect(reports.last.map { "\($0)" }?.contains("it was idle for 20 s, like the link before") == true)
+    }
+
+    /// A handshake that gets no answer named only the endpoint.
+    @Test func aFailedHandshakeNamesTheAddress() throws {
+        let options = options { $0.handshake.perform = { link in _ = try await link.send(ask("login")) } }
+        var address: String?
+        try simulate(options: options, handler: { _ in .noReply }) { service, client in
+            _ = await failure { () throws(ClientError) in try await client.send(ask("a"), timeout: .seconds(4)) }
+        }
+        address = log.records.first { $0.event == "attempt.failed" }?.fields.first { $0.name == "address" }.map {
+            "\($0.value)"
+        }
+        let line = try #require(log.records.first { $0.event == "attempt.failed" }?.message)
+        let shown = try #require(address)
+        #expect(shown.hasSuffix(":7000") && shown != "db:7000")
+        #expect(line.hasPrefix("attempt 1 to db:7000 (\(shown)) failed while handshaking: timedOut"), "\(line)")
+    }
+
+    /// The port belongs to an HTTP server.
+    @Test(arguments: [true, false]) func anotherServiceIsNamed(hasHandshake: Bool) throws {
+        let options = options {
+            if hasHandshake { $0.handshake.perform = { link in _ = try await link.send(ask("login")) } }
+        }
+        let answer = Bytes("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        try simulate(options: options, handler: { _ in .garbage(answer) }) { service, client in
+            _ = await failure { () throws(ClientError) in try await client.send(ask("a"), timeout: .seconds(4)) }
+        }
+        #expect(log.text.contains("the server answers with HTTP: check the host and the port"), "\(log.text)")
+        #expect(!log.text.contains("expect TLS") && !log.text.contains("400"))
+    }
+
     // MARK: Links that the client leaves
 
     @Test func aLinkLeftForSilenceNamesTheRule() throws {
@@ -142,7 +195,7 @@ struct CauseTests {
         let lines = log.records.filter { $0.event == "responses.unknown" }
         #expect(lines.count == 2 && lines[1].level == .warning)
         #expect(lines[1].message.contains("19 responses came"), "\(lines)")
-        #expect(lines[1].message.contains("the latest: serial "))
+        #expect(lines[1].message.contains("the latest, 30 s ago: serial "))
     }
 
     private struct Undecodable: TypedRequest {

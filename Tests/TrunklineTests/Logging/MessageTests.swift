@@ -112,6 +112,57 @@ struct MessageTests {
         }
     }
 
+    /// The cause of the last attempt was there twice: in the list of the endpoints, and behind it. And the log showed the text
+    /// of an error that the caller's code had thrown.
+    @Test func theLastCauseIsNotRepeatedBehindTheListOfEndpoints() {
+        struct Own: Error, CustomStringConvertible { let description = "the token is hunter2" }
+        var history = AttemptHistory()
+        history.attemptFailed("a:1", Own())
+        let last = TransportError(.refused, errno: 111, "connecting to 10.0.0.2:2: Connection refused")
+        history.attemptFailed("b:2", last)
+        history.lastCause = last
+        let error = history.unavailable(nil)
+        for text in ["\(error)", LogText.of(error)] {
+            #expect(
+                text
+                    == "unavailable (not sent): no endpoint could be reached; a:1: an error of the type Own; b:2: refused:"
+                    + " connecting to 10.0.0.2:2: Connection refused [b:2]"
+            )
+        }
+    }
+
+    /// What is wrong with a request came after how long it had taken, that it was on no link, and where.
+    @Test func aMistakeIsNamedBeforeWhenAndWhere() {
+        let cause = FrameError(.malformed, "the body has 5 bytes, not 4")
+        let now = Instant(nanoseconds: 0)
+        var error = ClientError(
+            .invalidRequest,
+            .notSent,
+            "the request of type 0x10 cannot be encoded",
+            endpoint: "a:1",
+            cause: cause
+        )
+        error = error.changed {
+            let unsent = Timeline.Try(
+                now,
+                started: now,
+                rested: nil,
+                withoutLink: 0,
+                admitted: nil,
+                nil,
+                firstPart: nil,
+                ended: now,
+                nil
+            )
+            $0.timeline = Timeline(id: 1, type: 16, tryCount: 1, tries: [unsent])
+        }
+        #expect(
+            "\(error)"
+                == "invalidRequest (not sent): the request of type 0x10 cannot be encoded; malformed: the body has 5 bytes, not 4"
+                + " [a:1]"
+        )
+    }
+
     @Test func noReportRepeatsItsCause() {
         let message = "the server closed the connection"
         for error in Self.causes(message) {

@@ -102,6 +102,26 @@ import TrunklineTesting
         }
     }
 
+    /// A tunnel that the proxy cut read "the server closed the connection".
+    @Test(arguments: Proxy.Kind.allCases) func aProxyThatCutsTheTunnelIsNamed(_ kind: Proxy.Kind) throws {
+        let log = LogCollector()
+        let options = ClientOptions { $0.logging = log.logging() }
+        try simulate(kind, options: options, overTLS: false) { network, proxy, client in
+            try await expectEcho("a", by: client)
+            await proxy.stop()
+            try await network.clock.sleep(for: .seconds(1))
+            await client.close()
+        }
+        let lines = log.records.filter { $0.event == "link.ended" || $0.event == "link.lost" }
+        let line = lines.first?.message ?? ""
+        #expect(
+            line.contains("the tunnel was closed by the proxy \(kind.rawValue)://proxy:1080, or by the server"),
+            "\(line)"
+        )
+        #expect(line.contains("the link to db:7000 (through \(kind.rawValue)://proxy:1080, "), "\(line)")
+        #expect(!line.contains("the server closed the connection"), "\(line)")
+    }
+
     /// A proxy that dies while it answers, at every byte.
     @Test(arguments: Proxy.Kind.allCases) func aProxyThatClosesIsTriedAgain(_ kind: Proxy.Kind) throws {
         for count in kind == .socks5 ? Array(0...11) : [0, 1, 5, 14, 20] {

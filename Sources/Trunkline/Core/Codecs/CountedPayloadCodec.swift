@@ -244,7 +244,7 @@ public struct CountedPayloadCodec: FrameCodec {
         }
         guard let body = input.readBytes(payload) else { return nil }
         guard input.consume(payloadEnd) else {
-            throw FrameError(.unexpectedBytes, "the payload of \(payload) bytes is not followed by payloadEnd")
+            throw FrameError(.unexpectedBytes, "the payload of \(byteSize(payload)) is not followed by payloadEnd")
         }
         return frame(head, body)
     }
@@ -317,7 +317,7 @@ public struct CountedPayloadCodec: FrameCodec {
         try checkEnd(of: head)
         let payload = try payloadCount(of: head, isRequest: !reading.isServerSide)
         guard payload ?? 0 == body.count else {
-            throw FrameError(.malformed, "the body has \(body.count) bytes, but its head says \(payload ?? 0)")
+            throw FrameError(.malformed, "the body has \(byteSize(body.count)), but its head says \(payload ?? 0)")
         }
         if payload == nil, reading.heartbeatKind(of: head) != nil {
             throw FrameError(.unknownType, "the head is reserved for heartbeats")

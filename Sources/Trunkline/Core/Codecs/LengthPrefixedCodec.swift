@@ -292,7 +292,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     private func lacking(_ place: Slot, in body: Bytes) -> FrameError {
         FrameError(
             .illegalLength,
-            "a body of \(body.count) bytes is too short for the number that ends at byte \(place.end)"
+            "a body of \(byteSize(body.count)) is too short for the number that ends at byte \(place.end)"
         )
     }
 

@@ -190,6 +190,8 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
             host = host.dropFirst().dropLast()
         } else if host.contains(":") {
             // Otherwise the last group of the address would be read as the port.
+            let isAddress = host.contains("::") || host.count { $0 == ":" } >= 6
+            guard isAddress else { throw refuse("the host before the port contains a colon") }
             throw refuse("an IPv6 address needs brackets: \"[::1]:7000\"")
         }
         guard !host.isEmpty else { throw refuse("the host before the port is missing") }

@@ -80,7 +80,7 @@ final class LayoutPlan: Sendable {
             let (lowest, highest) = (bodySizes.lowerBound, bodySizes.upperBound)
             let code: FrameError.Code = size == 0 && lowest > 0 ? .missingBody : .illegalLength
             let reason = size < lowest ? least : most
-            let message = "the body has \(size) bytes, not within \(lowest)–\(highest); \(reason)"
+            let message = "the body has \(byteSize(size)), not within \(lowest)–\(highest); \(reason)"
             guard size > highest, isLimited else { return FrameError(code, message) }
             return FrameError(exceedingLimit: message, announcedSize: UInt64(size))
         }

@@ -303,6 +303,12 @@ package struct Liveness: Sendable {
         return (idle.to.since(idle.from), idle.to)
     }
 
+    /// How long nothing has been sent or received; with `isReset`, before what was then written, if nothing has followed.
+    package func idleTime(isReset: Bool, at now: Instant) -> Duration {
+        if isReset, let idle = idleBeforeSilence, now.since(idle.until) < policy.deadline { return idle.duration }
+        return max(.zero, now.since(max(lastHeard, lastWrote)))
+    }
+
     // MARK: Time
 
     /// Whether this side sends pings now that must be followed by progress.

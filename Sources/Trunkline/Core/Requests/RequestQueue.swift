@@ -89,7 +89,8 @@ package struct RequestQueue: Sendable {
     package mutating func refusal(for cost: Int) -> String? {
         let count = waitingCount + delayed.count
         guard count < maximumWaiting else {
-            return "\(count) requests are waiting (maximumWaiting is \(maximumWaiting))"
+            let requests = count == 1 ? "request is" : "requests are"
+            return "\(count) \(requests) waiting (maximumWaiting is \(maximumWaiting))"
         }
         let bytes = usedBytes
         guard bytes > 0, bytes + cost + Self.waitingCost > maximumBytes else { return nil }

@@ -29,6 +29,9 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     /// Whether the outgoing direction ends once everything is written.
     var isFinishing = false
     private var isWakeScheduled = false
+    /// The service that answers instead of TLS, by its first bytes.
+    private var service: KnownService?
+    private var hasReceived = false
     /// When the TLS handshake began.
     private var begun: Instant?
     /// Ends the wait for the verdict of a server that sends nothing.
@@ -211,10 +214,20 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
             flush()  // sends the alert with the reason
             hasFailedWithSession = engine.offersSession && error.mayBeDueToSession
             engine.forgetSession()
-            phase = .failed(error)
+            let named = naming(error)
+            phase = .failed(named)
             socket?.isReading = false
-            handler?.transport(id, did: .connectFailed(error))
+            handler?.transport(id, did: .connectFailed(named))
         }
+    }
+
+    /// The error with the service that answers, if it is that of another protocol.
+    private func naming(_ error: TransportError) -> TransportError {
+        guard let service else { return error }
+        var error = error
+        error.code = .tls(.notTLS)
+        error.message = "\(error.message); the server answers with \(service.rawValue), not with TLS".asMessage
+        return error
     }
 
     /// Waits for the verdict of a server that requested a certificate. A server that refuses it sends an alert about a
@@ -238,7 +251,12 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     private func receive() throws(TransportError) -> Bool {
         let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { memory in
             let outcome = unsafe socket?.read(into: memory) ?? .end
-            if case .bytes(let count) = outcome { unsafe left.append(contentsOf: memory[..<count]) }
+            if case .bytes(let count) = outcome {
+                unsafe left.append(contentsOf: memory[..<count])
+                // Every record of a handshake begins with 22, and that of an alert with 21.
+                if !hasReceived, let first = left.first, first != 22, first != 21 { service = KnownService(left) }
+                hasReceived = true
+            }
             return outcome
         }
         switch outcome {
