@@ -12,6 +12,9 @@
 /// A type of your own that wraps another sender implements ``perform(timeout:options:_:)`` and
 /// ``pushes(_:buffering:)``. The other calls have implementations that use these two. Those that do not wait
 /// (`start`, `stream` and `open`) then begin a task for each call.
+///
+/// If an argument is omitted, a call is the same with the default in its place. So a client or a cluster in generic code
+/// does exactly what it does elsewhere, and so does a type of your own that implements a call itself.
 public protocol RequestSender: Sendable {
     /// Performs a call with a client, and with another one if it fails and may be tried elsewhere.
     ///
@@ -102,14 +105,15 @@ public protocol RequestSender: Sendable {
     ) async throws(ClientError) -> Subscription
 }
 
-// MARK: - Calls with the usual options
+// MARK: - Calls of a sender that implements only `perform` and `pushes`
 
+// Without default arguments: with them, a call that omits an argument would come here and not to the method of a client.
 extension RequestSender {
     /// Sends a request and returns the server's response. See ``Client/send(_:timeout:options:)-(Request,_,_)``.
     public nonisolated(nonsending) func send(
         _ request: Request,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
+        timeout: Timeout,
+        options: CallOptions
     ) async throws(ClientError) -> Response {
         try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
             try await client.send(request, timeout: timeout, options: options)
@@ -120,8 +124,8 @@ extension RequestSender {
     /// ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
     public nonisolated(nonsending) func send(
         all requests: some Collection<Request>,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
+        timeout: Timeout,
+        options: CallOptions
     ) async -> [Result<Response, ClientError>] {
         let requests = Array(requests)
         do throws(ClientError) {
@@ -137,8 +141,8 @@ extension RequestSender {
     /// ``Client/post(_:timeout:options:)``.
     public nonisolated(nonsending) func post(
         _ request: Request,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
+        timeout: Timeout,
+        options: CallOptions
     ) async throws(ClientError) {
         try await perform(timeout: timeout, options: options) { client, timeout, options throws(ClientError) in
             try await client.post(request, timeout: timeout, options: options)
@@ -149,8 +153,8 @@ extension RequestSender {
     /// ``Client/post(all:timeout:options:)``.
     public nonisolated(nonsending) func post(
         all requests: some Collection<Request>,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
+        timeout: Timeout,
+        options: CallOptions
     ) async -> [Result<Void, ClientError>] {
         let requests = Array(requests)
         do throws(ClientError) {
@@ -163,42 +167,48 @@ extension RequestSender {
     }
 
     /// Starts a request and returns a handle to it. See ``Client/start(_:timeout:options:)-(Request,_,_)``.
-    public func start(
-        _ request: Request,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
-    ) -> PendingRequest<Response> {
-        PendingRequest(RoutedRequest(self, request, timeout, options))
+    public func start(_ request: Request, timeout: Timeout, options: CallOptions) -> PendingRequest<Response> {
+        let routed = RoutedRequest(request, on: nil) { body throws(ClientError) in
+            try await perform(timeout: timeout, options: options, body)
+        }
+        return PendingRequest(routed)
     }
 
     /// Sends a request and returns a stream of the reply. See
     /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``.
     public func stream(
         _ request: Request,
-        timeout: Timeout = .default,
-        partTimeout: Timeout = .default,
-        options: CallOptions = CallOptions(),
-        buffering: ReplyBuffering = ReplyBuffering()
+        timeout: Timeout,
+        partTimeout: Timeout,
+        options: CallOptions,
+        buffering: ReplyBuffering
     ) -> ReplyStream<Response> {
-        routedStream(request, isOpen: false, timeout, partTimeout, options, buffering)
+        routed(RoutedReplies.Call(request, isOpen: false, timeout, partTimeout, options, buffering))
     }
 
     /// Starts a request that is sent in pieces. See ``Client/open(_:timeout:partTimeout:options:buffering:)``.
     public func open(
         _ request: Request,
-        timeout: Timeout = .default,
-        partTimeout: Timeout = .default,
-        options: CallOptions = CallOptions(),
-        buffering: ReplyBuffering = ReplyBuffering()
+        timeout: Timeout,
+        partTimeout: Timeout,
+        options: CallOptions,
+        buffering: ReplyBuffering
     ) -> OpenRequest {
-        OpenRequest(routedStream(request, isOpen: true, timeout, partTimeout, options, buffering))
+        OpenRequest(routed(RoutedReplies.Call(request, isOpen: true, timeout, partTimeout, options, buffering)))
+    }
+
+    private func routed(_ call: RoutedReplies.Call) -> ReplyStream<Response> {
+        let timeout = call.timeout(by: ClientOptions.Requests())
+        let partTimeout = call.partTimeout.duration(orByDefault: ClientOptions.Requests().timeout)
+        let replies = RoutedReplies(call, partTimeout, on: EventLoops.shared.next(), executor: nil) {
+            body throws(ClientError) in
+            _ = try await perform(timeout: timeout, options: call.options, body)
+        }
+        return ReplyStream(replies)
     }
 
     /// Accepts a one-way message for sending and returns, usually immediately. See ``Client/enqueue(_:timeout:)``.
-    public nonisolated(nonsending) func enqueue(
-        _ request: Request,
-        timeout: Timeout = .default
-    ) async throws(ClientError) {
+    public nonisolated(nonsending) func enqueue(_ request: Request, timeout: Timeout) async throws(ClientError) {
         try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
             try await client.enqueue(request, timeout: timeout)
         }
@@ -208,7 +218,7 @@ extension RequestSender {
     /// ``Client/subscribe(_:timeout:)-(Request,_)``.
     public nonisolated(nonsending) func subscribe(
         _ request: Request,
-        timeout: Timeout = .default
+        timeout: Timeout
     ) async throws(ClientError) -> Subscription {
         try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
             try await client.subscribe(request, timeout: timeout)
@@ -219,39 +229,17 @@ extension RequestSender {
     /// ``Client/subscribe(posting:timeout:)``.
     public nonisolated(nonsending) func subscribe(
         posting request: Request,
-        timeout: Timeout = .default
+        timeout: Timeout
     ) async throws(ClientError) -> Subscription {
         try await perform(timeout: timeout, options: CallOptions()) { client, timeout, _ throws(ClientError) in
             try await client.subscribe(posting: request, timeout: timeout)
         }
     }
 
-    private func routedStream(
-        _ request: Request,
-        isOpen: Bool,
-        _ timeout: Timeout,
-        _ partTimeout: Timeout,
-        _ options: CallOptions,
-        _ buffering: ReplyBuffering
-    ) -> ReplyStream<Response> {
-        let defaults = (self as? Cluster)?.callOptions.requests ?? ClientOptions.Requests()
-        let whole = timeout.or(options.timeout)
-        let call = RoutedReplies.Call(
-            request: request,
-            isOpen: isOpen,
-            timeout: whole.duration(orByDefault: defaults.streamTimeout).map { .after($0) } ?? .never,
-            partTimeout: partTimeout,
-            options: options,
-            buffering: buffering
-        )
-        return ReplyStream(RoutedReplies(self, call, partTimeout: defaults.timeout))
+    /// The protocol of a client, a link or a cluster; `nil` for another sender.
+    package var knownCodec: ProtocolCodec? {
+        (self as? Client)?.codec ?? (self as? Cluster)?.codec ?? (self as? LinkSender)?.client.codec
     }
-
-    /// The protocol of a client or a cluster; `nil` for another sender.
-    package var knownCodec: ProtocolCodec? { (self as? Client)?.codec ?? (self as? Cluster)?.codec }
-
-    /// The event loop of a client or a cluster, on which the tasks of its calls run; `nil` for another sender.
-    var ownLoop: (any EventLoop)? { (self as? Cluster)?.loop ?? (self as? Client)?.loop }
 }
 
 extension Client: RequestSender {

@@ -7,21 +7,28 @@ final class RoutedRequest: RequestProgress {
         var task: Task<Void, Never>?
     }
 
+    /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does.
+    typealias Try = @Sendable (Client, Timeout, CallOptions) async throws(ClientError) -> Response
+
     private let shared = Lock(State())
-    /// The outcome of all tries. It is cancelled through the task.
+    /// The outcome of all tries. It is cancelled through the task: a client that has the request decides its fate.
     private let result: RequestHandle
 
-    init(_ sender: some RequestSender, _ request: Request, _ timeout: Timeout, _ options: CallOptions) {
+    /// - Parameters:
+    ///   - executor: The executor of the task that performs the request.
+    ///   - perform: Performs the call with one client after the other.
+    init(
+        _ request: Request,
+        on executor: (any TaskExecutor)?,
+        performing perform: @escaping @Sendable (Try) async throws(ClientError) -> Response
+    ) {
         let shared = shared
         result = RequestHandle(onEnd: nil) { shared.withLock { $0.task }?.cancel() }
         let result = result
         // Ends with the request, which has a deadline or is cancelled, like a request of a client.
-        let task = Task(executorPreference: sender.ownLoop?.taskExecutor) {
+        let task = Task(executorPreference: executor) {
             do throws(ClientError) {
-                let response = try await sender.perform(timeout: timeout, options: options) {
-                    client,
-                    timeout,
-                    options throws(ClientError) in
+                let response = try await perform { client, timeout, options throws(ClientError) in
                     let started = client.start(request, timeout: timeout, options: options)
                     shared.withLock { $0.request = started }
                     return try await started.value
@@ -34,7 +41,13 @@ final class RoutedRequest: RequestProgress {
         shared.withLock { $0.task = task }
     }
 
-    private var latest: PendingRequest<Response>? { shared.withLock { $0.request } }
+    /// The request on the latest client; `nil` while no client has it, because it has failed there and may be tried
+    /// elsewhere.
+    private var latest: PendingRequest<Response>? {
+        guard let latest = shared.withLock({ $0.request }) else { return nil }
+        let isTried = latest.state == .queued || latest.state == .written
+        return isTried || result.state != .queued ? latest : nil
+    }
 
     var state: RequestState {
         let ended = result.state

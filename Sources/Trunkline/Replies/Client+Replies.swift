@@ -78,17 +78,17 @@ extension Client {
         return OpenRequest(stream(.open, frame, timeout, partTimeout, options, buffering))
     }
 
-    /// Sends a request of another sender. Passes its outcome to `onEnd`.
+    /// Sends a request of another sender.
     nonisolated func stream(
         _ call: RoutedReplies.Call,
         _ timeout: Timeout,
         _ options: CallOptions,
-        onEnd: @escaping @Sendable (Outcome) -> Void
+        _ route: RoutedReplies.Route
     ) -> ReplyStream<Response> {
         var frame = call.request.frame
         if call.isOpen { frame.kind = .part }
         let form: ClientCall.Form = call.isOpen ? .open : .stream
-        return stream(form, frame, timeout, call.partTimeout, options, call.buffering, onEnd: onEnd)
+        return stream(form, frame, timeout, call.partTimeout, options, call.buffering, route)
     }
 
     private nonisolated func stream(
@@ -98,17 +98,17 @@ extension Client {
         _ partTimeout: Timeout,
         _ callOptions: CallOptions,
         _ buffering: ReplyBuffering,
-        onEnd: (@Sendable (Outcome) -> Void)? = nil
+        _ route: RoutedReplies.Route? = nil
     ) -> ReplyStream<Response> {
         let timeout = timeout.or(callOptions.timeout).duration(orByDefault: options.requests.streamTimeout)
         let partTimeout = partTimeout.duration(orByDefault: options.requests.timeout)
         if let expired = [timeout, partTimeout].compactMap({ $0 }).first(where: { $0 <= .zero }) {
-            return ended(.failure(.expiredUnsent(expired)), onEnd)
+            return ended(.failure(.expiredUnsent(expired)), route)
         }
         if frame.kind == .part,
             codec.matching.isInOrder || !codec.cancels(frame.type) && !codec.abandoningEndsLink
         {
-            return ended(.failure(.notInPieces), onEnd)
+            return ended(.failure(.notInPieces), route)
         }
         let now = loop.now
         let options = ResolvedOptions(
@@ -120,12 +120,12 @@ extension Client {
             recorder: callOptions.recorder
         )
         switch passInterceptors(form, frame, options) {
-        case .ended(let outcome): return ended(outcome, onEnd)
+        case .ended(let outcome): return ended(outcome, route)
         case .sends(let frame, let options, let completion):
-            guard let onEnd else { return submit(frame, options, partTimeout, buffering, onEnd: completion) }
-            return submit(frame, options, partTimeout, buffering) { outcome in
+            guard completion != nil || route != nil else { return submit(frame, options, partTimeout, buffering, nil) }
+            return submit(frame, options, partTimeout, buffering, route?.waited) { outcome, progress in
                 let outcome = completion?(outcome) ?? outcome
-                onEnd(outcome)
+                route?.onEnd(outcome, progress)
                 return outcome
             }
         }
@@ -136,9 +136,11 @@ extension Client {
         _ options: ResolvedOptions,
         _ partTimeout: Duration?,
         _ buffering: ReplyBuffering,
-        onEnd: (@Sendable (Outcome) -> Outcome)?
+        _ waited: Duration?,
+        onEnd: ReplyChannel.End? = nil
     ) -> ReplyStream<Response> {
         let requestID = nextRequestID()
+        let arriving = waited.map { options.accepted.advanced(by: .zero - $0) }
         let channel = ReplyChannel(
             requestID,
             buffering,
@@ -147,11 +149,12 @@ extension Client {
             type: frame.type,
             deadline: options.deadline,
             partTimeout: partTimeout,
+            arriving: arriving,
             onEnd: onEnd
         )
         let waiter = Waiter(.stream(channel), options, frame)
-        let firstLook = [options.deadline, partTimeout.map { options.accepted.advanced(by: $0) }].compactMap { $0 }
-            .min()
+        let partDeadline = partTimeout.map { (arriving ?? options.accepted).advanced(by: $0) }
+        let firstLook = [options.deadline, partDeadline].compactMap { $0 }.min()
         commandQueue.postRequest(
             .send(requestID, frame, waiter, accepted: options.accepted, deadline: firstLook, expectsResponse: true)
         )
@@ -161,7 +164,7 @@ extension Client {
     /// The stream of a request that has ended.
     private nonisolated func ended(
         _ outcome: Outcome,
-        _ onEnd: (@Sendable (Outcome) -> Void)?
+        _ route: RoutedReplies.Route?
     ) -> ReplyStream<Response> {
         let channel = ReplyChannel(
             nil,
@@ -173,7 +176,7 @@ extension Client {
             partTimeout: nil
         )
         channel.finish(outcome)
-        onEnd?(outcome)
+        route?.onEnd(outcome, ReplyChannel.Progress(hasParts: false, waited: nil))
         return ReplyStream(channel)
     }
 }

@@ -20,6 +20,8 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         /// Whether the reader already knows why the stream ends, so that only the end is delivered.
         var isSilent = false
         var firstPart: Instant?
+        /// Since when a reader waits that has not reached this channel yet. It waited for a client that takes the request.
+        var arriving: Instant?
         /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: (continuation: Continuation<Element>, since: Instant)] = [:]
@@ -33,6 +35,12 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
             if let last = last.take() { return .success(last) }
             if let failure = failure.take() { return .failure(failure) }
             return isFinished ? .success(nil) : nil
+        }
+
+        /// Since when the first of the readers waits; `nil` if none does.
+        var waitsSince: Instant? {
+            let since = waiters.values.map(\.since).min()
+            return arriving.map { min($0, since ?? $0) } ?? since
         }
 
         /// Returns whether this buffer suspended reading and has room again, so that reading may resume.
@@ -55,8 +63,17 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
     private let partTimeout: Duration?
     /// The maximum number of bytes kept of an error response that comes in parts.
     private let maximumErrorResponse: Int
-    /// Receives the outcome of the request, once, and may replace it.
-    private let onEnd: (@Sendable (Outcome) -> Outcome)?
+    /// How far a reply has come when its request ends.
+    struct Progress: Sendable {
+        /// Whether a part has arrived.
+        let hasParts: Bool
+        /// How long a reader waits for the first element; `nil` if none waits.
+        let waited: Duration?
+    }
+
+    /// Receives the outcome of the request, once, before its readers do. May replace it.
+    typealias End = @Sendable (Outcome, Progress) -> Outcome
+    private let onEnd: End?
 
     init(
         _ requestID: RequestID?,
@@ -66,7 +83,8 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         type: UInt32,
         deadline: Instant?,
         partTimeout: Duration?,
-        onEnd: (@Sendable (Outcome) -> Outcome)? = nil
+        arriving: Instant? = nil,
+        onEnd: End? = nil
     ) {
         self.onEnd = onEnd
         self.requestID = requestID
@@ -76,7 +94,9 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         self.loop = loop
         self.deadline = deadline
         self.partTimeout = partTimeout
-        state = Lock(State(buffer: buffering.buffer))
+        var state = State(buffer: buffering.buffer)
+        state.arriving = arriving
+        self.state = Lock(state)
     }
 
     // MARK: On the loop
@@ -95,7 +115,7 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
     /// The time of a part does not run while no reader waits, and a reader that begins to wait does so after `now`. So
     /// one deadline per stream is enough, and calls of `next` do not have to notify the event loop.
     func nextLook(at now: Instant) -> Instant? {
-        let since = state.withLock { state in state.waiters.values.map(\.since).min() }
+        let since = state.withLock { $0.waitsSince }
         // Without a reader, at least 10 ms, so that a very short timeout does not keep the event loop busy.
         let wait = since == nil ? partTimeout.map { max($0, .milliseconds(10)) } : partTimeout
         let due = min(deadline ?? .distantFuture, wait.map { (since ?? now).advanced(by: $0) } ?? .distantFuture)
@@ -106,6 +126,7 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
     func offer(_ part: Frame, at now: Instant) -> Waiter.Reception {
         state.withLock { state in
             state.firstPart = state.firstPart ?? now
+            if state.arriving != nil { state.arriving = part.isErrorResponse ? now : nil }
             guard !state.isAbandoned, !state.isFinished else { return .taken }
             if part.isErrorResponse {
                 // One byte more than the maximum, so that truncation is noticed.
@@ -129,7 +150,7 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
 
     /// Ends the stream with the outcome of the request. What has arrived can still be read. Called once.
     func finish(_ outcome: Outcome) {
-        let outcome = onEnd?(outcome) ?? outcome
+        let outcome = onEnd?(outcome, progress) ?? outcome
         let (served, mayResume) = state.withLock { state in
             guard !state.isFinished else { return ([(Continuation<Element>, Element)](), false) }
             state.isFinished = true
@@ -153,9 +174,16 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         if mayResume { commandQueue.post(.resumeReading) }
     }
 
+    private var progress: Progress {
+        let now = loop.now
+        return state.withLock { state in
+            Progress(hasParts: state.firstPart != nil, waited: state.waitsSince.map { now.since($0) })
+        }
+    }
+
     // MARK: From any task
 
-    func next() async throws(ClientError) -> Response? {
+    func next(after waited: Duration) async throws(ClientError) -> Response? {
         if let element = nextIfAvailable() { return try element.get() }
         let id = state.withLock { state -> UInt64 in
             state.lastWaiter += 1
@@ -164,7 +192,8 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         let element: Element = await withContinuation(cancelling: self, id...id) { continuation, _ in
             let element = state.withLock { state -> Element? in
                 if let element = state.take() { return element }
-                state.waiters[id] = (continuation, loop.now)
+                state.arriving = nil
+                state.waiters[id] = (continuation, loop.now.advanced(by: .zero - waited))
                 return nil
             }
             if let element { continuation.resume(returning: element) }
@@ -173,7 +202,7 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         return try element.get()
     }
 
-    /// Returns what `next()` would return at once; `nil` if it would wait.
+    /// Returns what `next` would return at once; `nil` if it would wait.
     ///
     /// Most parts are there when their reader asks for them, because a batch of them is decoded before it is resumed. A
     /// cancellation handler and a continuation for each would cost three times as much as taking it.

@@ -107,7 +107,7 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
         ///
         /// - Throws: The error with which the request failed, once. Afterwards the method returns `nil`.
         public mutating func next() async throws(ClientError) -> Element? {
-            guard let response = try await reading.source.next() else { return nil }
+            guard let response = try await reading.source.next(after: .zero) else { return nil }
             do throws(ClientError) {
                 return try read(response)
             } catch {
@@ -144,7 +144,9 @@ extension ReplyStream<Response> {
 /// The request whose reply a stream delivers.
 protocol ReplySource: AnyObject, Sendable {
     /// Waits for the next part, for the response after them, or for the end (`nil`).
-    func next() async throws(ClientError) -> Response?
+    ///
+    /// - Parameter waited: How long the reader has waited already.
+    func next(after waited: Duration) async throws(ClientError) -> Response?
 
     /// Adds a frame to the request. See `OpenRequest`.
     func post(_ frame: Frame) async throws(ClientError)

@@ -1,35 +1,60 @@
 /// The reply to a request that was sent with a sender other than a client: a task of its own performs the request, on one
 /// client after the other if it may be tried elsewhere. After the first part has arrived, it stays where it is.
+///
+/// The fate is exact because one lock decides between the task and the readers. Until the task has begun to hand the
+/// request to a client, a reader whose time is over, or whose task is cancelled, ends the request: nothing is handed over
+/// after that. From then on that client decides, as for a request of its own: the reader cancels the request there, or
+/// lets its time expire there, and gets the client's outcome.
 final class RoutedReplies: ReplySource {
     private struct State {
-        /// The reply from the latest client, and its number among those of this request, from 1.
+        /// The reply of the latest try. Released outside the lock, because that cancels a request.
         var replies: ReplyStream<Response>?
+        /// The number of tries that have begun.
         var number = 0
-        /// The tries up to this one have failed, and another one may follow.
+        /// Whether the latest try is being handed to its client, so that it may be written.
+        var isSubmitting = false
+        /// The tries up to this one have ended.
+        var ended = 0
+        /// The tries up to this one have failed before any part of a reply, and another one may follow.
         var failed = 0
         /// The fate of the tries that have failed.
         var earlierFate = ClientError.Fate.notSent
-        /// Why no further client is tried.
+        /// Why no further client is tried. Decided once.
         var failure: ClientError?
+        /// Whether a reader has received the failure.
+        var isFailureDelivered = false
         var isAbandoned = false
-        /// Whether the end was delivered.
-        var isOver = false
-        /// Whether a second piece of the request was sent, so that no other client can take it.
-        var isContinued = false
-        /// Rung when `isSettled` becomes true. One for each reader that waits.
-        var alarms: [Alarm] = []
+        /// Whether the reader already knows why the stream ends.
+        var isSilent = false
+        /// The number of further pieces that the latest client has, or may have, put on its link. No other client can take
+        /// the request then, unless nothing of it was written.
+        var pieces = 0
+        /// The readers that wait for a client, and the callers of `post`, which have no deadline here. Each alarm is rung when
+        /// something has changed.
+        var waits: [UInt64: (alarm: Alarm, since: Instant)] = [:]
+        var lastWait: UInt64 = 0
+        /// Since when a reader of the try that has failed waits. It comes back, perhaps after the next try has begun.
+        var returning: Instant?
+        /// Those that wait until the request has been handed over.
+        var handovers: [Continuation<Void>] = []
         var task: Task<Void, Never>?
 
-        /// Whether a reader has something to do: there is a reply that has not failed, or no further one.
-        var isSettled: Bool { number > failed || failure != nil }
+        /// The reply of the latest try, unless that has failed.
+        var current: ReplyStream<Response>? { isSubmitting || failed >= number ? nil : replies }
 
-        /// Records that a try has failed. Both the reader and the task may learn of it first.
-        mutating func tryFailed(_ number: Int, _ error: ClientError) {
-            failed = max(failed, number)
-            earlierFate = error.fate.after(earlierFate)
+        /// Decides why no further client is tried, unless that is decided.
+        mutating func fail(_ error: ClientError) {
+            if failure == nil { failure = error.after(earlierFate) }
         }
 
-        mutating func takeAlarms() -> [Alarm] { isSettled ? exchange(&alarms, with: []) : [] }
+        /// Since when the first of the readers waits; `nil` if none does.
+        var waitsSince: Instant? {
+            let since = waits.values.map(\.since).min() ?? .distantFuture
+            let first = min(since, returning ?? .distantFuture)
+            return first < .distantFuture ? first : nil
+        }
+
+        var alarms: [Alarm] { waits.isEmpty ? [] : waits.sorted { $0.key < $1.key }.map(\.value.alarm) }
     }
 
     /// A request in parts that is performed by clients.
@@ -41,41 +66,69 @@ final class RoutedReplies: ReplySource {
         let partTimeout: Timeout
         let options: CallOptions
         let buffering: ReplyBuffering
+
+        init(
+            _ request: Request,
+            isOpen: Bool,
+            _ timeout: Timeout,
+            _ partTimeout: Timeout,
+            _ options: CallOptions,
+            _ buffering: ReplyBuffering
+        ) {
+            (self.request, self.isOpen, self.timeout, self.partTimeout) = (request, isOpen, timeout, partTimeout)
+            (self.options, self.buffering) = (options, buffering)
+        }
+
+        /// The time for the whole reply, which has another default than that of other calls.
+        func timeout(by defaults: ClientOptions.Requests) -> Timeout {
+            timeout.or(options.timeout).duration(orByDefault: defaults.streamTimeout).map { .after($0) } ?? .never
+        }
     }
+
+    /// What a client needs to know about a request of another sender.
+    struct Route: Sendable {
+        /// How long a reader has waited for the first element already; `nil` if none waits.
+        let waited: Duration?
+        let onEnd: @Sendable (Outcome, ReplyChannel.Progress) -> Void
+    }
+
+    /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does. Returns the error
+    /// with which the reply has ended after it began.
+    typealias Try = @Sendable (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
 
     private let state = Lock(State())
     private let loop: any EventLoop
     /// The longest wait of a reader for a client; `nil` for no limit.
     private let partTimeout: Duration?
 
-    /// - Parameter partTimeout: The default of the longest wait for one part.
-    init(_ sender: some RequestSender, _ call: Call, partTimeout: Duration?) {
-        loop = sender.ownLoop ?? EventLoops.shared.next()
-        self.partTimeout = call.partTimeout.duration(orByDefault: partTimeout)
+    /// - Parameters:
+    ///   - partTimeout: The longest wait of a reader for a client; `nil` for no limit.
+    ///   - loop: Measures this time.
+    ///   - executor: The executor of the task that performs the request.
+    ///   - perform: Performs the call with one client after the other.
+    init(
+        _ call: Call,
+        _ partTimeout: Duration?,
+        on loop: any EventLoop,
+        executor: (any TaskExecutor)?,
+        performing perform: @escaping @Sendable (Try) async throws(ClientError) -> Void
+    ) {
+        (self.loop, self.partTimeout) = (loop, partTimeout)
         // Ends with the reply, or when it is abandoned, as it is at the latest when its stream is deallocated.
-        let task = Task(executorPreference: sender.ownLoop?.taskExecutor) { [weak self] in
+        let task = Task(executorPreference: executor) { [weak self] in
             do throws(ClientError) {
-                if let cluster = sender as? Cluster {
-                    try await cluster.performReply(timeout: call.timeout, options: call.options) {
-                        client,
-                        timeout,
-                        options throws(ClientError) in
-                        try await self?.run(call, on: client, timeout, options)
-                    }
-                } else {
-                    try await sender.perform(timeout: call.timeout, options: call.options) {
-                        client,
-                        timeout,
-                        options throws(ClientError) in
-                        _ = try await self?.run(call, on: client, timeout, options)
-                    }
+                try await perform { [weak self] client, timeout, options throws(ClientError) in
+                    guard let self else { throw .cancelledUnsent }
+                    return try await self.run(call, on: client, timeout, options)
                 }
             } catch {
-                self?.update { $0.failure = error }
+                self?.update { $0.fail(error) }
             }
         }
         state.withLock { $0.task = task }
     }
+
+    // MARK: The task
 
     /// Performs the request on one client, until its reply has ended. Throws if another one may be tried. Returns the
     /// error with which the reply has ended otherwise.
@@ -85,31 +138,75 @@ final class RoutedReplies: ReplySource {
         _ timeout: Timeout,
         _ options: CallOptions
     ) async throws(ClientError) -> ClientError? {
-        let end = RequestHandle(onEnd: nil) {}
-        let replies = client.stream(call, timeout, options) { end.complete($0) }
-        let isAbandoned = update { state in
-            (state.replies, state.number) = (replies, state.number + 1)
-            return state.isAbandoned
-        }
-        if isAbandoned { replies.cancel() }
-        let outcome = await end.outcome()
-        guard case .failure(let error) = outcome else { return nil }
-        if replies.hasParts { return error }
-        let isFinal = update { state in
-            if state.isContinued { state.failure = error }
-            state.tryFailed(state.number, error)
-            return state.isContinued
-        }
-        if !isFinal { throw error }
+        let (number, waited) = try begin()
+        let end = RequestHandle(onEnd: nil) { [weak self] in self?.cancelTry(number) }
+        let replies = client.stream(
+            call,
+            timeout,
+            options,
+            // Weak: the client has the request no longer than this method runs.
+            Route(waited: waited) { [weak self] outcome, progress in
+                self?.tryEnded(number, outcome, progress)
+                end.complete(outcome)
+            }
+        )
+        handedOver(replies)
+        guard case .failure(let error) = await end.outcome() else { return nil }
+        let mayFollow = state.withLock { $0.failed >= number && ($0.failure == nil || $0.isAbandoned) }
+        if mayFollow { throw error }
         return error
     }
 
-    /// Changes the state, and lets readers go on that have something to do.
+    /// Begins a try. Returns its number, and how long a reader waits already. Throws if the request has ended.
+    private func begin() throws(ClientError) -> (number: Int, waited: Duration?) {
+        let now = loop.now
+        let begun = state.withLock { state -> Result<(number: Int, waited: Duration?), ClientError> in
+            // This try tells nothing about the client that was chosen.
+            if state.failure != nil { return .failure(.cancelledUnsent) }
+            let waited = state.waitsSince.map { now.since($0) }
+            state.number += 1
+            (state.isSubmitting, state.pieces, state.returning) = (true, 0, nil)
+            return .success((state.number, waited))
+        }
+        return try begun.get()
+    }
+
+    /// The client has the request.
+    private func handedOver(_ replies: ReplyStream<Response>) {
+        // Whatever has been cancelled meanwhile could not be cancelled there.
+        let (_, isAbandoned, handovers) = update { state in
+            let old = exchange(&state.replies, with: replies)
+            state.isSubmitting = false
+            return (old, state.isAbandoned, exchange(&state.handovers, with: []))
+        }
+        for continuation in handovers { continuation.resume() }
+        if isAbandoned || Task.isCancelled { replies.cancel() }
+    }
+
+    /// A try has ended. Called before its readers, if any, receive the outcome.
+    private func tryEnded(_ number: Int, _ outcome: Outcome, _ progress: ReplyChannel.Progress) {
+        let now = loop.now
+        update { state in
+            state.ended = max(state.ended, number)
+            guard case .failure(let error) = outcome, !progress.hasParts else { return }
+            state.failed = max(state.failed, number)
+            state.returning = progress.waited.map { now.advanced(by: .zero - $0) }
+            if state.isAbandoned || state.pieces > 0 && error.fate != .notSent { state.fail(error) }
+            state.earlierFate = error.fate.after(state.earlierFate)
+        }
+    }
+
+    /// The task is cancelled while a client has the request.
+    private func cancelTry(_ number: Int) {
+        state.withLock { $0.number == number ? $0.current : nil }?.cancel()
+    }
+
+    /// Changes the state, and lets those look again that wait for a change.
     @discardableResult
     private func update<Result: Sendable>(_ change: (inout State) -> Result) -> Result {
         let (result, alarms) = state.withLock { state in
             let result = change(&state)
-            return (result, state.takeAlarms())
+            return (result, state.alarms)
         }
         for alarm in alarms { alarm.ring() }
         return result
@@ -117,54 +214,166 @@ final class RoutedReplies: ReplySource {
 
     // MARK: For readers
 
-    func next() async throws(ClientError) -> Response? {
-        while true {
-            guard let (replies, number) = try await settled() else { return nil }
+    func next(after waited: Duration) async throws(ClientError) -> Response? {
+        let since = loop.now.advanced(by: .zero - waited)
+        while let (replies, number) = try await reply(forReaderSince: since) {
             do throws(ClientError) {
-                guard let response = try await replies.reading.source.next() else { return nil }
-                return response
+                if let response = try await replies.reading.source.next(after: loop.now.since(since)) {
+                    return response
+                }
+                if !hasFailed(number) { return nil }
             } catch {
-                if replies.hasParts || Task.isCancelled { throw error.after(state.withLock(\.earlierFate)) }
-                // Another client may be tried: the task decides.
-                update { $0.tryFailed(number, error) }
+                if !hasFailed(number) { throw error.after(state.withLock(\.earlierFate)) }
+                // Another client may be tried: the task of the request decides, unless that of this reader is cancelled.
+                if Task.isCancelled { abandon(because: error) }
             }
         }
+        return nil
+    }
+
+    /// Whether a try has failed before any part of a reply.
+    private func hasFailed(_ number: Int) -> Bool { state.withLock { $0.failed >= number } }
+
+    /// What a reader, or a caller of `post`, does next.
+    private enum Step {
+        case take(ReplyStream<Response>, number: Int)
+        case fail(ClientError)
+        /// The stream has ended, and its failure was delivered.
+        case end
+        /// The request ends, because its reader waits no longer.
+        case abandon(ClientError)
+        /// Wait until the request has been handed over.
+        case awaitHandover
+        /// Wait for a change.
+        case wait
     }
 
     /// Waits for a reply that has not failed. Returns `nil` at the end; throws the failure once.
-    private func settled() async throws(ClientError) -> (ReplyStream<Response>, number: Int)? {
-        let deadline = partTimeout.map { loop.now.advanced(by: $0) } ?? .distantFuture
-        while !Task.isCancelled {
-            let alarm = Alarm(on: loop)
-            let isSettled = state.withLock { state in
-                if !state.isSettled { state.alarms.append(alarm) }
-                return state.isSettled
+    private func reply(
+        forReaderSince since: Instant
+    ) async throws(ClientError) -> (replies: ReplyStream<Response>, number: Int)? {
+        let deadline = partTimeout.map { since.advanced(by: $0) } ?? .distantFuture
+        var wait: Wait?
+        defer { if let wait { end(wait) } }
+        while true {
+            let (isLate, isCancelled) = (loop.now >= deadline, Task.isCancelled)
+            let step = state.withLock { state -> Step in
+                if state.isSilent { return .end }
+                if let current = state.current { return .take(current, number: state.number) }
+                if let failure = state.failure {
+                    return exchange(&state.isFailureDelivered, with: true) ? .end : .fail(failure)
+                }
+                guard isLate || isCancelled else { return .wait }
+                if state.isSubmitting { return .awaitHandover }
+                state.fail(isCancelled ? .cancelled(after: state.earlierFate) : .noServer(in: partTimeout))
+                (state.isFailureDelivered, state.isAbandoned) = (true, true)
+                return state.failure.map { .abandon($0) } ?? .end
             }
-            if isSettled { break }
-            await alarm.wait(until: deadline)
-            guard loop.now >= deadline else { continue }
-            state.withLock { $0.failure = $0.failure ?? .waitedForServer(partTimeout).after($0.earlierFate) }
-            abandon()
+            switch step {
+            case .take(let replies, let number): return (replies, number)
+            case .fail(let error): throw error
+            case .end: return nil
+            case .abandon(let error):
+                update { $0.task }?.cancel()
+                throw error
+            case .awaitHandover: await handover()
+            case .wait:
+                if let wait { await wait.alarm.wait(until: deadline) } else { wait = beginWait(since) }
+            }
         }
-        if Task.isCancelled { abandon() }
-        let settled = state.withLock { state -> Result<(ReplyStream<Response>, number: Int)?, ClientError> in
-            if state.isOver { return .success(nil) }
-            if state.number > state.failed, let replies = state.replies { return .success((replies, state.number)) }
-            state.isOver = true
-            return .failure(state.failure ?? .cancelledUnsent.after(state.earlierFate))
-        }
-        return try settled.get()
     }
+
+    // MARK: Waits
+
+    private typealias Wait = (alarm: Alarm, id: UInt64)
+
+    /// Registers one that waits for a change. It looks again before it waits.
+    private func beginWait(_ since: Instant) -> Wait {
+        let alarm = Alarm(on: loop)
+        return state.withLock { state in
+            state.lastWait += 1
+            state.waits[state.lastWait] = (alarm, since)
+            return (alarm, state.lastWait)
+        }
+    }
+
+    private func end(_ wait: Wait) { state.withLock { $0.waits[wait.id] = nil } }
+
+    /// Waits until the request has been handed over, which needs no other task.
+    private func handover() async {
+        await withContinuation { continuation in
+            let isOver = state.withLock { state in
+                if state.isSubmitting { state.handovers.append(continuation) }
+                return !state.isSubmitting
+            }
+            if isOver { continuation.resume() }
+        }
+    }
+
+    // MARK: Further pieces
 
     func post(_ frame: Frame) async throws(ClientError) {
-        guard let (replies, _) = try await settled() else { throw .replyEnded }
-        state.withLock { $0.isContinued = true }
-        try await replies.reading.source.post(frame)
+        while true {
+            let (replies, number) = try await replyForPiece()
+            do throws(ClientError) {
+                return try await replies.reading.source.post(frame)
+            } catch {
+                guard error.fate == .notSent else { throw error }
+                state.withLock { if $0.number == number { $0.pieces -= 1 } }
+                // A piece that cannot be encoded, or whose caller gives up, says nothing about the request. Otherwise the
+                // request has ended on this client. Another one may take it, and this piece.
+                guard error.code != .invalidRequest, await fails(number) else { throw error }
+            }
+        }
     }
 
-    func abandon() {
-        let (task, replies) = state.withLock { state in
+    /// Waits for a reply that has not failed, and counts a piece that its client gets. The fate of an error is that of the
+    /// piece.
+    private func replyForPiece() async throws(ClientError) -> (replies: ReplyStream<Response>, number: Int) {
+        var wait: Wait?
+        defer { if let wait { end(wait) } }
+        while true {
+            if Task.isCancelled { throw .cancelledUnsent }
+            let step = state.withLock { state -> Step in
+                if let current = state.current {
+                    state.pieces += 1
+                    return .take(current, number: state.number)
+                }
+                return state.failure.map { .fail($0) } ?? .wait
+            }
+            switch step {
+            case .take(let replies, let number): return (replies, number)
+            case .fail(let error), .abandon(let error): throw error.withFate(.notSent)
+            case .end, .awaitHandover, .wait:
+                if let wait { await wait.alarm.wait(until: .distantFuture) } else { wait = beginWait(.distantFuture) }
+            }
+        }
+    }
+
+    /// Waits until a try has ended. Returns whether it has failed before any part of a reply; false if the task is
+    /// cancelled.
+    private func fails(_ number: Int) async -> Bool {
+        var wait: Wait?
+        defer { if let wait { end(wait) } }
+        while !Task.isCancelled {
+            let (hasEnded, hasFailed) = state.withLock { ($0.ended >= number, $0.failed >= number) }
+            if hasEnded { return hasFailed }
+            if let wait { await wait.alarm.wait(until: .distantFuture) } else { wait = beginWait(.distantFuture) }
+        }
+        return false
+    }
+
+    // MARK: The end
+
+    func abandon() { abandon(because: nil) }
+
+    /// Gives up the request. If no client has it, that is decided here; otherwise the client decides.
+    ///
+    /// - Parameter error: The error with which it has ended, if it has.
+    private func abandon(because error: ClientError?) {
+        let (task, replies) = update { state in
             state.isAbandoned = true
+            if state.current == nil, !state.isSubmitting { state.fail(error ?? .cancelled(after: state.earlierFate)) }
             return (state.task, state.replies)
         }
         replies?.cancel()
@@ -172,19 +381,20 @@ final class RoutedReplies: ReplySource {
     }
 
     func end() {
-        state.withLock { $0.isOver = true }
+        update { $0.isSilent = true }
         abandon()
     }
 }
 
 extension ClientError {
     /// A reader has waited too long for a client that takes its request.
-    fileprivate static func waitedForServer(_ timeout: Duration?) -> ClientError {
+    fileprivate static func noServer(in timeout: Duration?) -> ClientError {
         ClientError(.timedOut, .notSent, "no server took the request within \((timeout ?? .zero).text)")
     }
-}
 
-extension ReplyStream<Response> {
-    /// Whether a part has arrived.
-    fileprivate var hasParts: Bool { (reading.source as? ReplyChannel)?.firstPart != nil }
+    /// The request was cancelled while no client had it.
+    fileprivate static func cancelled(after earlier: Fate) -> ClientError {
+        if earlier == .notSent { return .cancelledUnsent }
+        return ClientError(.cancelled, earlier, "cancelled before the request was sent again")
+    }
 }

@@ -4,12 +4,14 @@ import TrunklineTesting
 
 /// The callers of a simulated life of a cluster.
 struct ClusterCalls: Sendable {
-    enum Way: String, CaseIterable { case send, key, hedge, all, post, start, stream }
+    enum Way: String, CaseIterable { case send, key, hedge, all, post, start, stream, upload }
 
     /// The outcome of a request.
     struct Outcome: Sendable {
         var body: Bytes
         var isOneWay = false
+        /// Whether it is a further piece of an upload, which is no call.
+        var isPiece = false
         /// How often servers may receive the request.
         let mostTries: Int
         var result: Result<Response, ClientError>
@@ -55,13 +57,14 @@ struct ClusterCalls: Sendable {
         let patience: Duration? =
             Int.random(in: 0..<5, using: &random) == 0
             ? .microseconds(Int.random(in: 0...20_000, using: &random)) : nil
+        let partTimeout = partTimeout(&random)
         let salt = random.next()
         let began = world.now
         world.callBegan(number)
         world.count("call \(way)")
         world.note("call \(number): \(way), \(limit), \(retry), plain \(isPlain), cancelled after \(patience as Any)")
         let task = Task(executorPreference: world.network.executor) {
-            await perform(way, number, timeout, options, isPlain: isPlain, salt, mostTries)
+            await perform(way, number, timeout, partTimeout, options, isPlain: isPlain, salt, mostTries)
         }
         async let watch: Void = cancel(task, after: patience)
         let outcomes = await task.value
@@ -69,7 +72,8 @@ struct ClusterCalls: Sendable {
         _ = await watch
         for outcome in outcomes { world.note("request \(String(outcome.body)): \(outcome.result.summary)") }
         // In virtual time no call is late, not even by a nanosecond, unless its caller pauses.
-        if took > max(.zero, limit, way == .start ? Self.longestPause : .zero) {
+        let rest = way == .upload ? Self.longestPause : .zero
+        if took > max(.zero, limit, way == .start ? Self.longestPause : .zero) + rest {
             world.violated("call \(number), \(way), took \(took) of \(limit)")
         }
         if let patience, took > patience {
@@ -83,6 +87,15 @@ struct ClusterCalls: Sendable {
         case 0: .after(.microseconds(Int.random(in: 1...20_000, using: &random)))
         case 1: .after(.milliseconds(Int.random(in: 100...6000, using: &random)))
         case 2: .after(Bool.random(using: &random) ? .zero : .milliseconds(50))
+        default: .default
+        }
+    }
+
+    /// The longest wait for a part of a reply, often so short that it ends before a server has the request.
+    private func partTimeout(_ random: inout SeededGenerator) -> Timeout {
+        switch Int.random(in: 0..<4, using: &random) {
+        case 0: .after(.microseconds(Int.random(in: 1...200, using: &random)))
+        case 1: .after(.microseconds(Int.random(in: 1...20_000, using: &random)))
         default: .default
         }
     }
@@ -108,6 +121,7 @@ struct ClusterCalls: Sendable {
         _ way: Way,
         _ number: UInt64,
         _ timeout: Timeout,
+        _ partTimeout: Timeout,
         _ options: CallOptions,
         isPlain: Bool,
         _ salt: UInt64,
@@ -162,25 +176,72 @@ struct ClusterCalls: Sendable {
             return outcome(await result { () throws(ClientError) in try await handle.value })
         case .stream:
             let isAbandoned = Int.random(in: 0..<4, using: &random) == 0
-            return outcome(await stream(ask(body), timeout, options, isAbandoned: isAbandoned))
+            let stream = cluster.stream(
+                ask(body),
+                timeout: timeout.or(.after(ClusterPlan.requestTimeout)),
+                partTimeout: partTimeout,
+                options: options
+            )
+            return outcome(await reply(of: stream, partTimeout, isAbandoned: isAbandoned))
+        case .upload:
+            let upload = cluster.open(
+                Request(type: 0, body: body),
+                timeout: timeout.or(.after(ClusterPlan.requestTimeout)),
+                partTimeout: partTimeout,
+                options: options
+            )
+            let count = Int.random(in: 0...3, using: &random)
+            async let pieces = send(count, piecesOf: number, in: upload, salt)
+            return outcome(await reply(of: upload.responses, partTimeout, isAbandoned: false)) + (await pieces)
         }
     }
 
+    /// Sends the further pieces of an upload, some of them after a pause, until one fails.
+    private func send(
+        _ count: Int,
+        piecesOf number: UInt64,
+        in upload: OpenRequest,
+        _ salt: UInt64
+    ) async -> [Outcome] {
+        var random = SeededGenerator(seed: salt &+ 1)
+        var outcomes: [Outcome] = []
+        for index in 0...count {
+            if Int.random(in: 0..<3, using: &random) == 0 { try? await world.pass(upTo: Self.longestPause, &random) }
+            let body = Bytes("piece \(index) of \(number)")
+            let result = await result { () throws(ClientError) in
+                if index < count {
+                    try await upload.send(Request(type: 0, body: body))
+                } else {
+                    try await upload.finish(ask(body))
+                }
+                return Response()
+            }
+            outcomes.append(Outcome(body: body, isOneWay: true, isPiece: true, mostTries: .max, result: result))
+            guard case .failure(let error) = result else { continue }
+            world.count("piece \(error.code) \(error.fate)")
+            if error.fate == .answered { world.violated("a piece failed with the fate of its request: \(error)") }
+            break
+        }
+        return outcomes
+    }
+
     /// Reads a reply part by part, sometimes not to its end.
-    private func stream(
-        _ request: Request,
-        _ timeout: Timeout,
-        _ options: CallOptions,
+    private func reply(
+        of stream: ReplyStream<Response>,
+        _ partTimeout: Timeout,
         isAbandoned: Bool
     ) async -> Result<Response, ClientError> {
-        let stream = cluster.stream(
-            request,
-            timeout: timeout.or(.after(ClusterPlan.requestTimeout)),
-            options: options
-        )
+        let limit = partTimeout.duration(orByDefault: ClusterPlan.requestTimeout) ?? .zero
         var bodies: [UInt8] = []
+        var reader = stream.makeAsyncIterator()
+        var began = world.now
+        defer {
+            if world.now - began > limit { world.violated("a part took \(world.now - began) of \(limit)") }
+        }
         do throws(ClientError) {
-            for try await part in stream {
+            while let part = try await reader.next() {
+                if world.now - began > limit { world.violated("a part took \(world.now - began) of \(limit)") }
+                began = world.now
                 bodies += part.body
                 if !part.isPart { return .success(Response(body: Bytes(bodies))) }
                 if isAbandoned { break }

@@ -83,6 +83,7 @@ struct ClusterLife {
     /// The cluster counts each call once, whatever its tries, and each one that failed.
     private func checkCounts(of cluster: Cluster, _ outcomes: [ClusterCalls.Outcome]) async {
         let metrics = await cluster.metrics
+        let outcomes = outcomes.filter { !$0.isPiece }
         if metrics.calls != outcomes.count {
             world.violated("\(outcomes.count) calls were made, and \(metrics.calls) counted")
         }
@@ -187,8 +188,9 @@ struct ClusterLife {
 extension ClusterWorld {
     /// Compares the results of the callers with what the servers received.
     func judge(_ outcomes: [ClusterCalls.Outcome], _ received: [[Frame]]) {
-        let requests = received.joined().filter { $0.kind == .request }
-        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +)
+        // Further pieces of uploads are not among them.
+        let requests = received.joined().filter { $0.kind == .request || $0.kind == .part }
+        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +).merging(pieces) { $0 + $1 }
         var bodies: Set<Bytes> = []
         for outcome in outcomes {
             let (name, times) = ("request \(String(outcome.body))", seen[outcome.body] ?? 0)
@@ -197,13 +199,13 @@ extension ClusterWorld {
             if times > 1 { count("received several times") }
             switch outcome.result {
             case .success(let reply):
-                count("outcome success")
+                count(outcome.isPiece ? "piece success" : "outcome success")
                 // A message that was written may be lost with its link.
                 if outcome.isOneWay { continue }
                 if times == 0 { violated("\(name) succeeded but was never received") }
                 if reply.body != outcome.body { violated("\(name) got another response: \(reply)") }
             case .failure(let error):
-                count("outcome \(error.code) \(error.fate)")
+                if !outcome.isPiece { count("outcome \(error.code) \(error.fate)") }
                 switch error.fate {
                 case .notSent: if times > 0 { violated("\(name) was received, but its caller got \(error)") }
                 case .unknown: break

@@ -52,7 +52,8 @@ struct ClusterSeedTests {
         let ways = ClusterCalls.Way.allCases.map { "call \($0)" }
         for name in outcomes + faults + news + ways + [
             "panic", "ejection", "end of an ejection", "waiting calls", "more links", "hedged", "second copies",
-            "received several times", "recovered",
+            "received several times", "recovered", "piece success", "piece timedOut notSent", "piece closed notSent",
+            "piece cancelled notSent",
         ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }

@@ -15,6 +15,8 @@ final class ClusterWorld: Sendable {
         var ejectedSince: [String: Duration] = [:]
         /// When the latest panic ended.
         var panicEnded = Duration.zero
+        /// How often each further piece of an upload was received.
+        var pieces: [Bytes: Int] = [:]
         /// When each call began.
         var began: [UInt64: Duration] = [:]
         /// The number of requests that each server has received since the faults ended.
@@ -50,6 +52,7 @@ final class ClusterWorld: Sendable {
     var violations: [String] { state.withLock { $0.violations } }
     var servers: [LoopbackServer] { state.withLock { $0.servers } }
     var listed: [Int] { state.withLock { $0.listed } }
+    var pieces: [Bytes: Int] { state.withLock { $0.pieces } }
     var isOver: Bool { state.withLock { $0.isOver } }
     var receivedSinceEnd: [Int: Int] { state.withLock { $0.receivedSinceEnd ?? [:] } }
 
@@ -120,6 +123,7 @@ final class ClusterWorld: Sendable {
         guard let number = SeedPlan.number(in: request.body) else { return .echo }
         checkEjection(of: index, number)
         if request.type == SeedCalls.oneWayType { return .noReply }
+        if request.kind == .part { return upload(number, mood) }
         var random = plan.random(1000 + number)
         let delay = Duration.microseconds(Int.random(in: 500...10_000, using: &random))
         let isInParts = Int.random(in: 0..<6, using: &random) == 0
@@ -133,6 +137,35 @@ final class ClusterWorld: Sendable {
         case .hanging: return .noReply
         }
     }
+
+    /// Answers an upload after its last piece, or before.
+    private func upload(_ number: UInt64, _ mood: Mood) -> Reaction {
+        if mood == .resetting { return .reset }
+        var random = plan.random(1000 + number)
+        let delay = Duration.microseconds(Int.random(in: 500...10_000, using: &random))
+        let isInParts = Int.random(in: 0..<4, using: &random) == 0
+        return .perform { [weak self] exchange in
+            guard let self else { return }
+            let body = exchange.request.body
+            func reply(_ status: UInt32, _ body: Bytes) async throws {
+                try await exchange.reply(Frame(.response, type: ask("").type, status: status, body: body))
+            }
+            if mood == .failing { return try await reply(ClusterPlan.failureStatus, body) }
+            var frame = exchange.request
+            while frame.kind == .part, let next = try await exchange.next() {
+                frame = next
+                notePiece(frame.body)
+            }
+            if mood == .hanging { return }
+            try await pass(mood == .slow ? delay * 10 : delay)
+            guard isInParts else { return try await reply(200, body) }
+            try await exchange.part(Frame(.part, type: ask("").type, body: body))
+            try await pass(delay)
+            try await reply(200, "")
+        }
+    }
+
+    private func notePiece(_ body: Bytes) { state.withLock { $0.pieces[body, default: 0] += 1 } }
 
     private var empty: Frame { Frame(.response, status: 200) }
 

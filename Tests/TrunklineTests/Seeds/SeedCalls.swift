@@ -29,7 +29,7 @@ struct SeedCalls: Sendable {
         let retry = plan.retry(of: number)
         let waits = Int.random(in: 0..<7, using: &random) != 0
         try? await world.pass(upTo: 150_000, &random)
-        let way = Int.random(in: 0..<9, using: &random)
+        let way = Int.random(in: 0..<13, using: &random)
         let timeout: Duration? = way == 2 ? .microseconds(Int.random(in: 1...30_000, using: &random)) : nil
         let options = CallOptions(retry: retry, waitsForReady: waits)
         let (began, stalled) = (world.now, world.stalled)
@@ -77,6 +77,11 @@ struct SeedCalls: Sendable {
                 outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
             }
         case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), options, &random))]
+        case 9, 10: outcomes = await throughSender(client, number, body, options, &random)
+        case 11, 12:
+            let pause = Duration.microseconds(Int.random(in: 0...500, using: &random))
+            let sender = RoutedSender(clients: [client], network: world.network, pause: pause)
+            outcomes = await throughSender(sender, number, body, options, &random)
         default:
             let bodies = (0..<4).map { Bytes("\(number) \($0)") }
             let results = await client.send(all: bodies.map { ask($0) }, options: options)
@@ -84,11 +89,97 @@ struct SeedCalls: Sendable {
         }
         // In virtual time no call is late, not even by a nanosecond, unless the event loop was held up, or a reader
         // paused before it requested the next part.
-        let rest = way == 7 ? Self.longestPause : .zero
+        let rest = way == 7 || way >= 9 ? Self.longestPause : .zero
         let (took, limit) = (world.now - began, (timeout ?? SeedPlan.requestTimeout) + rest)
         if took > limit + (world.stalled - stalled) { world.violated("request \(number) took \(took) of \(limit)") }
         for outcome in outcomes { world.note("request \(String(outcome.body).prefix(5)): \(outcome.result.summary)") }
         return outcomes
+    }
+
+    /// Makes a call in generic code, with a short time for each part of its reply, and sometimes cancels it.
+    private func throughSender(
+        _ sender: some RequestSender,
+        _ number: UInt64,
+        _ body: Bytes,
+        _ options: CallOptions,
+        _ random: inout SeededGenerator
+    ) async -> [Outcome] {
+        let form = Int.random(in: 0..<4, using: &random)
+        let partTimeout: Timeout =
+            Bool.random(using: &random) ? .after(.microseconds(Int.random(in: 1...1000, using: &random))) : .default
+        let patience: Duration? =
+            Int.random(in: 0..<3, using: &random) == 0
+            ? .microseconds(Int.random(in: 0...1000, using: &random)) : nil
+        // Requests in pieces need serials.
+        let pieces = plan.matching == .inOrder ? 0 : Int.random(in: 1...3, using: &random)
+        let task = Task(executorPreference: world.network.executor) { () -> [Outcome] in
+            switch form {
+            case 0:
+                let handle = sender.start(ask(body), options: options)
+                let result = await result { () throws(ClientError) in try await handle.value }
+                return [Outcome(body: body, result: result)]
+            case 1 where pieces > 0, 2 where pieces > 0:
+                let upload = sender.open(
+                    Request(type: 0, body: body),
+                    timeout: .after(SeedPlan.requestTimeout),
+                    partTimeout: partTimeout,
+                    options: options
+                )
+                async let others = send(pieces, of: number, in: upload)
+                let reply = await reply(of: upload.responses)
+                return [Outcome(body: body, result: reply)] + (await others)
+            default:
+                let stream = sender.stream(
+                    ask(body),
+                    timeout: .after(SeedPlan.requestTimeout),
+                    partTimeout: partTimeout,
+                    options: options
+                )
+                return [Outcome(body: body, result: await reply(of: stream))]
+            }
+        }
+        if let patience {
+            try? await world.pass(patience)
+            task.cancel()
+        }
+        let outcomes = await task.value
+        world.count(form == 0 ? "routed start" : form < 3 && pieces > 0 ? "routed upload" : "routed stream")
+        return outcomes
+    }
+
+    /// Sends the further pieces of an upload until one fails.
+    private func send(_ count: Int, of number: UInt64, in upload: OpenRequest) async -> [Outcome] {
+        var outcomes: [Outcome] = []
+        for index in 1...count {
+            let body = Bytes("piece \(index) of \(number)")
+            let result = await result { () throws(ClientError) in
+                if index < count {
+                    try await upload.send(Request(type: 0, body: body))
+                } else {
+                    try await upload.finish(ask(body))
+                }
+                return Response()
+            }
+            outcomes.append(Outcome(body: body, isOneWay: true, result: result))
+            guard case .failure = result else { continue }
+            break
+        }
+        return outcomes
+    }
+
+    /// Reads a reply to its end.
+    private func reply(of stream: ReplyStream<Response>) async -> Result<Response, ClientError> {
+        var bodies: [UInt8] = []
+        do throws(ClientError) {
+            for try await part in stream {
+                bodies += part.body
+                if !part.isPart { return .success(Response(body: Bytes(bodies))) }
+            }
+            if !Task.isCancelled { world.violated("a stream ended without its last part") }
+            return .failure(ClientError(.cancelled, .unknown, "read no further"))
+        } catch {
+            return .failure(error)
+        }
     }
 
     /// Reads a reply part by part, sometimes slowly, and sometimes not to its end.

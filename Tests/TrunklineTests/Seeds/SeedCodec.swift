@@ -1,9 +1,10 @@
 import Trunkline
 
 /// A layout whose server can announce shutdown, with a retry delay in milliseconds: by a push that begins with "!". A
-/// response that begins with "+" is a part of a reply.
+/// response that begins with "+" is a part of a reply. Parts of requests have a type.
 struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
     var layout: FrameLayout
+    var isServer = false
     var matching: ResponseMatching { layout.matching }
     var pongsLookLikePings: Bool { layout.pongsLookLikePings }
 
@@ -19,7 +20,7 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
 
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         var frame = frame
-        if frame.kind == .part {
+        if isServer, frame.kind == .part {
             frame.kind = .response
             frame.body = Bytes("+" + String(frame.body))
         }
@@ -33,7 +34,7 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
 
     func serverSide() -> any FrameCodec {
         guard let layout = layout.serverSide() as? FrameLayout else { return self }
-        return SeedCodec(layout: layout)
+        return SeedCodec(layout: layout, isServer: true)
     }
 
     /// The twelve-byte header, with very many serials.
@@ -56,6 +57,7 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
             $0.pong = 3
             $0.push = 2
             $0.cancel = 4
+            $0.part = 5
             $0.success = 200
             $0.serials = 50...
         }

@@ -4,8 +4,9 @@
 /// Compares the results of the callers with what the servers received.
 extension SeedWorld {
     func judge(_ outcomes: [SeedCalls.Outcome], _ received: [[Frame]]) {
-        let requests = received.joined().filter { $0.kind == .request }
-        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +)
+        // Further pieces of uploads are not among them.
+        let requests = received.joined().filter { $0.kind == .request || $0.kind == .part }
+        let seen = Dictionary(requests.map { ($0.body, 1) }, uniquingKeysWith: +).merging(pieces) { $0 + $1 }
         for (body, times) in seen.sorted(by: { String($0.key) < String($1.key) }) {
             guard let number = SeedPlan.number(in: body) else { continue }
             let limit = if case .idempotent(let attempts, _) = plan.retry(of: number) { attempts } else { 1 }
@@ -19,7 +20,7 @@ extension SeedWorld {
         // A cancel frame comes after its request, on the same link. With few serials this cannot be checked.
         guard plan.matching != .narrow else { return }
         for frames in received {
-            let serials = Set(frames.lazy.filter { $0.kind == .request }.map(\.serial))
+            let serials = Set(frames.lazy.filter { $0.kind == .request || $0.kind == .part }.map(\.serial))
             for frame in frames where frame.kind == .cancel && !serials.contains(frame.serial) {
                 violated("a cancel frame for \(frame.serial), which had no request on its link")
             }

@@ -20,6 +20,8 @@ final class SeedWorld: Sendable {
         var tally: [String: Int] = [:]
         var log: [String] = []
         var violations: [String] = []
+        /// How often each further piece of an upload was received.
+        var pieces: [Bytes: Int] = [:]
         /// The calls of `subscribe`, by the body of their request; the error of those that failed.
         var subscriptions: [Bytes: ClientError?] = [:]
     }
@@ -56,6 +58,7 @@ final class SeedWorld: Sendable {
     var log: [String] { state.withLock { $0.log } }
     var violations: [String] { state.withLock { $0.violations } }
     var allServers: [LoopbackServer] { state.withLock { $0.all } }
+    var pieces: [Bytes: Int] { state.withLock { $0.pieces } }
     var subscriptions: [Bytes: ClientError?] { state.withLock { $0.subscriptions } }
     func server(_ host: String) -> LoopbackServer? { state.withLock { $0.servers[host] } }
 
@@ -118,11 +121,37 @@ final class SeedWorld: Sendable {
         }
     }
 
+    /// Answers an upload after its last piece, or before, or not at all.
+    private func upload(_ request: Frame) -> Reaction {
+        var random = plan.random(2000 + (SeedPlan.number(in: request.body) ?? 0))
+        let (way, delay) = (Int.random(in: 0..<8, using: &random), Int.random(in: 0...20_000, using: &random))
+        let isMended = state.withLock { $0.isMended }
+        if way == 0, !isMended { return .reset }
+        return .perform { [weak self] exchange in
+            guard let self else { return }
+            var frame = exchange.request
+            while frame.kind == .part, way != 1, let next = try await exchange.next() {
+                frame = next
+                notePiece(frame.body)
+            }
+            if way == 2, !isMended { return }
+            try await pass(.microseconds(delay))
+            let type = ask("").type
+            if way < 5 { return try await exchange.reply(Frame(.response, type: type, body: exchange.request.body)) }
+            try await exchange.part(Frame(.part, type: type, body: exchange.request.body))
+            try await pass(.microseconds(delay / 2))
+            try await exchange.reply(Frame(.response, type: type))
+        }
+    }
+
+    private func notePiece(_ body: Bytes) { state.withLock { $0.pieces[body, default: 0] += 1 } }
+
     func stopServer(_ host: String) async {
         await state.withLock { $0.servers.removeValue(forKey: host) }?.stop()
     }
 
     private func reaction(to request: Frame) -> Reaction {
+        if request.kind == .part { return upload(request) }
         if let number = SeedPlan.number(in: request.body), !state.withLock({ $0.isMended }) {
             return plan.reaction(to: request, number)
         }
