@@ -288,6 +288,14 @@ extension Link.State {
 
     /// Handles a response that answers several requests.
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+        if case .serials(let ranges) = frame.answers, ranges.count > Frame.Answers.maximumRanges {
+            let limit = Frame.Answers.maximumRanges
+            taken.violation = FrameError(
+                exceedingLimit:
+                    "a response names \(ranges.count) ranges of serials: at most \(limit) (Answers.maximumRanges)"
+            )
+            return
+        }
         let answered = machine.answerAll(with: frame, key(of: frame, rules))
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
