@@ -75,6 +75,8 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
     ///   - framing: How messages follow each other.
     ///   - dialect: What the protocol adds to JSON-RPC 2.0. Default: nothing.
     ///   - ids: The form of the ids of this side's requests. Default: numbers.
+    /// Bytes of an error's message that are decoded here: more than a `ServerReason` shows.
+    private static let shownMessage = 2048
     ///   - maximumMessageSize: The size of the largest message in bytes, without its header or line end, in both
     ///     directions. At least 128: less counts as that. Default 16 MiB. An incomplete message is kept in memory up to
     ///     this size.
@@ -113,7 +115,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             guard let extent = try frames.next(in: &input, upTo: maximumMessageSize) else { return nil }
             guard try beginBatch(extent, input) else {
                 guard let text = text(of: extent, &input) else { return nil }
-                return text.isBlank && framing == .lines ? Frame(.ignored) : frame(of: text)
+                return framing == .lines && text.isBlank ? Frame(.ignored) : frame(of: text)
             }
         }
         guard let extent = batch.popLast(), let text = text(of: extent, &input) else { return nil }
@@ -202,7 +204,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             try params.withSpan { span throws(FrameError) in
                 var scanner = JSONScanner()
                 try scanner.members(in: span) { name, value throws(FrameError) in
-                    if try span.jsonString(in: name) == parameter { id = params.part(value) }
+                    if span.isJSONString(parameter.utf8, in: name) { id = params.part(value) }
                 }
             }
         } catch {
@@ -232,7 +234,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         }
         frame.body = text.part(error)
         frame.isErrorResponse = true
-        if let error = JSONRPCError(parsing: frame.body) {
+        if let error = JSONRPCError(parsing: frame.body, messageUpTo: Self.shownMessage) {
             let code = error.code.rawValue
             frame.reason = ServerReason(dialect.errorName(of: code) ?? "", code: code, text: error.message)
         }
@@ -244,7 +246,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         id.withSpan { span in
             let isString = span.count >= 2 && span.isString(0..<span.count)
             let range = isString ? 1..<span.count - 1 : 0..<span.count
-            return span.integer(in: range) ?? JSONNumber(range.map { span[$0] })?.integer()
+            return span.integer(in: range) ?? span.integer(ofJSONNumber: range)
         }
     }
 
@@ -420,7 +422,14 @@ extension JSONRPCCodec.IDs {
 
 extension Bytes {
     /// Whether there is nothing but white space.
-    fileprivate var isBlank: Bool { allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } }
+    fileprivate var isBlank: Bool {
+        withSpan { span in
+            for index in span.indices {
+                guard span[index] == 0x20 || span[index] == 0x09 || span[index] == 0x0D else { return false }
+            }
+            return true
+        }
+    }
 
     /// The text of a JSON string, with its quotation marks; `nil` if it is not a valid one.
     fileprivate var jsonString: String? {
