@@ -304,7 +304,7 @@ extension Link.State {
         if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 
@@ -325,7 +325,8 @@ extension Link.State {
             taken.answers += 1
             // Serials, and a place, are free.
             taken.events.append(.room)
-        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        case .unknown:
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 
@@ -374,7 +375,8 @@ extension Link.State {
             }
             taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
-        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        case .unknown:
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 

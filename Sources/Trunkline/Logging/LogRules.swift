@@ -69,13 +69,14 @@ struct LogRules: Sendable {
         case .requestRefused(let error): requests.refused(error, at: endpoint)
         case .requestRejected(_, let type, let status, let reason):
             answers.rejected(type: type, status: status, reason, at: endpoint)
-        case .unknownResponse(let serial, let type, let session):
+        case .unknownResponse(let serial, let type, let session, let reason):
             answers.unknown(
                 serial,
                 type: type,
                 session,
                 at: endpoints.last { $0.session == session }?.endpoint ?? endpoint
             )
+                reason,
         case .responseUndecodable(let error): answers.undecodable(error, at: endpoint)
         case .datagramsDropped(let count, let endpoint, let reason): answers.dropped(count, reason, at: endpoint)
         case .attemptPlanned(let endpoint): links.nextEndpoint = endpoint
