@@ -344,6 +344,7 @@ extension ClientEvent {
                 + (reason.map { [("reason", .text("\($0)"))] } ?? [])
         case .unknownResponse(let serial, let type, let session, let reason):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
+                + (reason.map { [("reason", .text("\($0)"))] } ?? [])
         case .responseUndecodable(let failure): return error(failure)
         case .datagramsDropped(let count, let endpoint, let reason):
             return [
@@ -357,6 +358,7 @@ extension ClientEvent {
                 + (omitted > 0 ? [("omitted", number(omitted))] : [])
         case .loopLate(let delay):
             return [("reason", .text(delay.reason.rawValue)), ("duration", .seconds(delay.duration.inSeconds))]
+                + (delay.endpoint.map { [("endpoint", .text("\($0)"))] } ?? [])
         case .certificateSeen(let endpoint, let certificate, let left):
             return [
                 ("endpoint", .text("\(endpoint)")), ("owner", .text(certificate.owner.rawValue)),
