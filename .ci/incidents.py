@@ -363,7 +363,7 @@ def stopped_client(i):
     time.sleep(15)
     os.kill(i.service.pid, signal.SIGCONT)
     # The second, if the process was in a turn of the event loop.
-    i.line(r"warning incident loop\.late: (this process did not run for|one turn of the event loop took) 1\d(\.\d+)? s")
+    i.line(r"warning incident loop\.late: this process (did not run|hardly ran) for 1\d(\.\d+)? s")
     i.metric("trunkline_delay_duration_seconds_count", 'trunkline_delay_type="late"')
     i.end()
     i.no_line(r"link\.lost")
@@ -594,6 +594,25 @@ class Authority:
 
     def openssl(self, *words):
         subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+@incident
+def stopped_client_of_a_cluster(i):
+    """The service, with links to four servers, is stopped. That is one fact, and no server has a part in it."""
+    ports = [i.serve()[1] for _ in range(4)]
+    i.run(*(word for port in ports for word in ("--endpoint", f"127.0.0.1:{port}")), "--cluster")
+    i.line("cluster.created")
+    i.metric("rpc_client_call_duration_seconds_count", least=20)
+    os.kill(i.service.pid, signal.SIGSTOP)
+    time.sleep(15)
+    os.kill(i.service.pid, signal.SIGCONT)
+    late = r"warning incident loop\.late: .*this process (did not run|hardly ran) for 1\d(\.\d+)? s"
+    i.line(late)
+    i.end()
+    lines = re.findall(f"^.*{late}.*$", i.log(), re.M)
+    assert len(lines) == 1, lines
+    i.no_line(r"loop\.late: .*(servers|\[server)")
+    i.no_line(r"server\.ejected|link\.lost")
 
 
 def main(arguments):

@@ -84,6 +84,13 @@ private let secret = "s3cr3t-T0k3n"
     }
 
     private struct Login: Codable, Sendable { var number: Int }
+    private struct Password: Codable, Sendable { var password = secret }
+
+    /// The method or the type of a typed request helps to find it. `dump` and an interpolation used to show the parameters.
+    @Test func typedRequestsShowWhatTheyAreCalled() {
+        #expect("\(JSONRPCRequest("a\nb", Password(), replyingWith: JSONRPCVoid.self))" == "JSON-RPC request a\\nb")
+        #expect("\(JSONRequest<Password, Login>(Password()))" == "JSON request of type 0x402")
+    }
 
     /// Calls `body` with types that can hold a secret, each with one inside.
     private static func withValues(_ body: ([(name: String, value: Any)]) -> Void) async throws {
@@ -204,6 +211,9 @@ private let secret = "s3cr3t-T0k3n"
             // TrunklineFoundation
             ("HTTPTunnel", HTTPTunnel(client, options: tunnelOptions)), ("HTTPTunnel.Options", tunnelOptions),
             ("JSONDecodingError", try #require(jsonError)),
+            ("JSONRequest", JSONRequest<Password, Login>(Password())),
+            ("JSONRPCRequest", JSONRPCRequest("m", Password(), replyingWith: JSONRPCVoid.self)),
+            ("JSONRPCRequest", JSONRPCNotification("m", [secret])),
             ("JSONRPCCall", JSONRPCCall(call) as Any), ("JSONRPCError", JSONRPCError(1, "m", data: "\"\(secret)\"")),
             // TrunklineGateway
             ("HTTPGateway", gateway),
@@ -237,7 +247,7 @@ private let secret = "s3cr3t-T0k3n"
         "ReconnectFailure", "Recording.Call", "Recording.Event", "Recording.EventField", "NetworkRoute",
         "HTTP1ReplyStream", "HTTP1ReplyStream.AsyncIterator", "HTTP1Codec",
         "OTLPExporter.Failure", "HTTPTunnel.Body", "HTTPTunnel.Body.AsyncIterator", "TunnelURLProtocol",
-        "TunnelURLProtocol.Registration", "JSONRequest", "JSONRPCCodec", "JSONRPCRequest", "LoopbackServer.Journal",
+        "TunnelURLProtocol.Registration", "JSONRPCCodec", "LoopbackServer.Journal",
         "LoopbackServer.WaitError", "Replay",
         "ServerExchange", "SimulatedNetwork", "CodecConformance", "CodecConformance.Sample",
         "CodecConformance.Preamble", "LateResponse",

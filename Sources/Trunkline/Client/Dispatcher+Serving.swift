@@ -118,7 +118,9 @@ extension Dispatcher {
             switch outcome {
             case .answer(let frame) where frame.receivedMark == nil: answer(request, frame)
             case .answer, .failed: refuse(request, .failed)
-            case .nothing: serving.calls.endWithoutAnswer()
+            case .nothing:
+                serving.calls.endWithoutAnswer()
+                connection.inCallOfOwner { $0.noteUnanswered(request) }
             case .stopped: refuse(request, .notServed)
             }
         }
@@ -145,7 +147,7 @@ extension Dispatcher {
     private mutating func answer(_ request: Frame, _ frame: Frame) {
         var frame = frame
         frame.kind = .response
-        if !send(frame, for: request, nil) { drop() }
+        if !send(frame, for: request, nil) { drop(request) }
     }
 
     /// Tells the server that its request is not served, if the codec has a frame for that. Otherwise the request is
@@ -153,12 +155,13 @@ extension Dispatcher {
     private mutating func refuse(_ request: Frame, _ reason: ServingRefusal) {
         guard serving.calls.mayRefuse, lifecycle < .closing, let session = request.session,
             var frame = connection.inCallOfOwner({ $0.refusal(of: request, on: session, because: reason) })
-        else { return drop(unless: reason) }
+        else { return drop(request, unless: reason) }
         frame.kind = .response
-        if !send(frame, for: request, reason) { drop(unless: reason) }
+        if !send(frame, for: request, reason) { drop(request, unless: reason) }
     }
 
-    private mutating func drop(unless reason: ServingRefusal? = nil) {
+    private mutating func drop(_ request: Frame, unless reason: ServingRefusal? = nil) {
+        connection.inCallOfOwner { $0.noteUnanswered(request) }
         if reason == .cancelled { return }  // counted when it was cancelled
         serving.calls.drop()
         serving.noteDropped()

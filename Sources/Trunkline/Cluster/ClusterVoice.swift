@@ -33,7 +33,7 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
             guard let self else { return }
             log { $0.note(record, of: endpoint, at: self.loop.now) }
         }
-        own.summaryInterval = logging.summaryInterval
+        (own.summaryInterval, own.isOfCluster) = (logging.summaryInterval, true)
         (own.certificateWarning, own.certificateError) = (logging.certificateWarning, logging.certificateError)
         return own
     }

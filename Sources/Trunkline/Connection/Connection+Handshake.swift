@@ -372,8 +372,10 @@ extension Connection {
             default: handshake.hasStray = true
             }
         }
-        guard let violation = taken.violation, let expected else { return }
-        let message = "the response does not belong to the request"
+        guard let violation = taken.violation else { return }
+        guard let expected else { return handshake.hasStray = true }
+        let message =
+            violation.exceedsLimit ? "the response exceeds a limit" : "the response does not belong to the request"
         failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)
     }
 

@@ -6,6 +6,12 @@ extension Connection {
         links[session]?.state.codec.refusal(of: request, because: reason)
     }
 
+    /// Notes that a request of the server gets no answer.
+    func noteUnanswered(_ request: Frame) {
+        guard let session = request.session else { return }
+        links[session]?.state.codec.noteUnanswered(request)
+    }
+
     /// Whether an answer could be written on the link of `session`.
     func mayAnswer(on session: SessionID) -> Bool {
         guard let link = links[session] else { return false }

@@ -288,6 +288,14 @@ extension Link.State {
 
     /// Handles a response that answers several requests.
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+        if case .serials(let ranges) = frame.answers, ranges.count > Frame.Answers.maximumRanges {
+            let limit = Frame.Answers.maximumRanges
+            taken.violation = FrameError(
+                exceedingLimit:
+                    "a response names \(ranges.count) ranges of serials: at most \(limit) (Answers.maximumRanges)"
+            )
+            return
+        }
         let answered = machine.answerAll(with: frame, key(of: frame, rules))
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
@@ -296,7 +304,7 @@ extension Link.State {
         if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 
@@ -317,7 +325,8 @@ extension Link.State {
             taken.answers += 1
             // Serials, and a place, are free.
             taken.events.append(.room)
-        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        case .unknown:
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 
@@ -366,7 +375,8 @@ extension Link.State {
             }
             taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
-        case .unknown: taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        case .unknown:
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         }
     }
 

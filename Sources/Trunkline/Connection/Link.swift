@@ -497,7 +497,7 @@ extension Link.State {
             let step =
                 link.exchangesDatagrams
                 ? readDatagram(from: transport, into: &frames, &result)
-                : readAndDecode(from: transport, into: &frames, limit: limit, maximumFrames: share.step)
+                : readAndDecode(from: transport, into: &frames, limit: limit, maximumFrames: share.step, on: loop)
             result.count += step.count
             result.ending = step.ending
             result.mayHaveMore = step.ending == nil && step.mayHaveMore
@@ -523,7 +523,8 @@ extension Link.State {
         from transport: any Transport,
         into frames: inout [Frame],
         limit: Int,
-        maximumFrames: Int
+        maximumFrames: Int,
+        on loop: any EventLoop
     ) -> (count: Int, mayHaveMore: Bool, ending: (any Error)?) {
         var (count, offered) = (0, 0)
         if !holdsFrames {
@@ -543,7 +544,11 @@ extension Link.State {
         }
         let before = frames.count
         do throws(FrameError) {
-            try codec.decodeAll(&received, into: &frames, limit: maximumFrames)
+            if received.count < LoopDelay.Decoding.fewestBytes {
+                try codec.decodeAll(&received, into: &frames, limit: maximumFrames)
+            } else {
+                try decodeMuch(into: &frames, limit: maximumFrames, on: loop)
+            }
             holdsFrames = frames.count - before >= maximumFrames && !received.isEmpty
             if !holdsFrames, received.count > limit {
                 throw FrameError(
@@ -555,6 +560,23 @@ extension Link.State {
         }
         // If frames were left over, nothing was read, so what the socket has is not known.
         return (count, holdsFrames || count == offered, nil)
+    }
+
+    /// Decodes frames of many bytes, and notes if that takes long: then it explains why the event loop is late.
+    @inline(never)
+    private mutating func decodeMuch(
+        into frames: inout [Frame],
+        limit: Int,
+        on loop: any EventLoop
+    ) throws(FrameError) {
+        let begin = loop.now
+        defer {
+            let nanoseconds = loop.now.nanoseconds &- begin.nanoseconds
+            if nanoseconds >= LoopDelay.Decoding.shortest {
+                loop.noteDecoding(LoopDelay.Decoding(of: endpoint, nanoseconds: nanoseconds))
+            }
+        }
+        try codec.decodeAll(&received, into: &frames, limit: limit)
     }
 
     /// Reads one datagram, and decodes its frames. If it holds anything else, it is dropped.

@@ -202,7 +202,7 @@ enum ConnectionEvent: Sendable {
     /// The response of the latest `late`, if the application wants it.
     indirect case lateResponse(LateResponse)
     /// A response, or a part of one, was received without a matching request.
-    case unknownResponse(SerialNumber, type: UInt32, SessionID)
+    case unknownResponse(SerialNumber, type: UInt32, SessionID, ServerReason?)
     /// The server has sent a request. The frame has the session of its link.
     case requested(Frame)
     /// The server has cancelled its request with this serial.

@@ -107,6 +107,9 @@ package protocol EventLoop: SerialExecutor, TaskExecutor {
     /// The times in which the loop did not run what was due.
     var delays: LoopDelays { get }
 
+    /// Notes a call of a codec that took long, in case this turn is late.
+    func noteDecoding(_ decoding: LoopDelay.Decoding)
+
     /// Tells `receiver`, which is held weakly, of every delay from now on.
     func addDelayReceiver(_ receiver: any LoopDelayReceiver)
 

@@ -31,6 +31,9 @@ extension SocketEventLoop {
         var wakeBy: Instant?
         var turns = Turns()
         var delays = LoopDelays()
+        /// The call of a codec that took long, of the latest turn with one.
+        var decoding: LoopDelay.LongestDecoding?
+        var processorTimes = ProcessorTimes()
         var delayReceivers = LoopDelayReceivers()
         var jobs: [Job] = []
         var work: [any LoopWork] = []
@@ -118,6 +121,28 @@ extension SocketEventLoop {
             var all = long
             if shortCount > 0 { all.record(nanoseconds: shortSum / Int64(shortCount), times: shortCount) }
             return all
+        }
+    }
+
+    /// For how long the loop's thread and its process had run at a moment that is at most a tenth of a second before the
+    /// present turn, apart from waiting. So what a late turn has used is known without reading clocks in each turn.
+    struct ProcessorTimes {
+        private(set) var readAt = Int64.min
+        private var (thread, process) = (Int64(0), Int64(0))
+
+        /// How long a reading is used, in nanoseconds: 100 ms.
+        static let interval: Int64 = 100_000_000
+
+        @inline(never)
+        mutating func read(at now: Instant) {
+            readAt = now.nanoseconds
+            (thread, process) = (threadProcessorNanoseconds(), processProcessorNanoseconds())
+        }
+
+        /// The nanoseconds for which they have run since the latest reading; `nil` if there was none.
+        var used: (thread: Int64, process: Int64)? {
+            if readAt == .min { return nil }
+            return (threadProcessorNanoseconds() - thread, processProcessorNanoseconds() - process)
         }
     }
 

@@ -115,6 +115,11 @@ package final class SocketEventLoop: EventLoop {
         return unsafe state.delays
     }
 
+    package func noteDecoding(_ decoding: LoopDelay.Decoding) {
+        assertCurrent()
+        unsafe state.decoding = LoopDelay.LongestDecoding(decoding, in: state.turnTime, or: state.decoding)
+    }
+
     package func addDelayReceiver(_ receiver: any LoopDelayReceiver) {
         assertCurrent()
         unsafe state.delayReceivers.add(receiver)
@@ -352,11 +357,17 @@ package final class SocketEventLoop: EventLoop {
         let limit = LoopDelay.nanosecondsOfShortest
         if duration >= limit || now.nanoseconds &- wakeBy >= limit { noteDelay(turnEnd: end, wakeBy: wakeBy, now) }
         unsafe state.turnTime = now
+        if unsafe now.nanoseconds &- ProcessorTimes.interval >= state.processorTimes.readAt {
+            unsafe state.processorTimes.read(at: now)
+        }
     }
 
     @inline(never)
     private func noteDelay(turnEnd: Instant, wakeBy: Int64, _ now: Instant) {
-        let turn = unsafe LoopDelay(.busy, from: state.turnTime, to: turnEnd)
+        var late = unsafe LoopDelay.Turn(from: state.turnTime, to: turnEnd)
+        late.processorTime = unsafe state.processorTimes.used
+        late.decoding = unsafe state.decoding?.of(state.turnTime)
+        let turn = LoopDelay(late)
         let wait = LoopDelay(.stopped, from: Instant(nanoseconds: wakeBy), to: now)
         for delay in [turn, wait] where delay.duration.clampedNanoseconds >= LoopDelay.nanosecondsOfShortest {
             unsafe state.delays.note(delay)

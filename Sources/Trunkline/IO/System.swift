@@ -53,6 +53,12 @@ func awakeNow() -> Instant {
     #endif
 }
 
+/// For how many nanoseconds the present thread has run.
+func threadProcessorNanoseconds() -> Int64 { nanoseconds(of: CLOCK_THREAD_CPUTIME_ID) }
+
+/// For how many nanoseconds the threads of this process have run, in all.
+func processProcessorNanoseconds() -> Int64 { nanoseconds(of: CLOCK_PROCESS_CPUTIME_ID) }
+
 /// Seconds since 1970, the unit in which certificates are valid.
 package func wallClockSeconds() -> Int { time(nil) }
 

@@ -5,6 +5,7 @@ struct AnswerLog: Sendable {
     private enum Kind: Hashable, Sendable {
         case rejected(type: UInt32, status: UInt32, reason: String?)
         case unknown(type: UInt32)
+        case stray(reason: String)
         case undecodable(ClientError.Code)
         case dropped(FrameError.Code)
         /// All others, once there are many kinds.
@@ -16,6 +17,7 @@ struct AnswerLog: Sendable {
             case .rejected(let type, let status, let reason?):
                 "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
+            case .stray(let reason): reason
             case .undecodable(let code): "\(code)"
             case .dropped(let code): "\(code)"
             case .others: "others"
@@ -65,11 +67,13 @@ struct AnswerLog: Sendable {
 
     private var rejected: Topic
     private var unknown: Topic
+    private var strays: Topic
     private var undecodable: Topic
     private var dropped: Topic
     /// The latest response of each topic, as an example.
     private var latestReason: ServerReason?
-    private var latestUnknown: (serial: SerialNumber, session: SessionID)?
+    private var latestUnknown: (serial: SerialNumber, session: SessionID, reason: ServerReason?)?
+    private var latestStray: ServerReason?
     private var latestUndecodable: ClientError?
     private var latestDropped: FrameError?
 
@@ -79,7 +83,7 @@ struct AnswerLog: Sendable {
     private static let (unusualShare, fewest) = (0.01, 5)
 
     init(every interval: Duration) {
-        (rejected, unknown) = (Topic(every: interval), Topic(every: interval))
+        (rejected, unknown, strays) = (Topic(every: interval), Topic(every: interval), Topic(every: interval))
         (undecodable, dropped) = (Topic(every: interval), Topic(every: interval))
     }
 
@@ -100,11 +104,17 @@ struct AnswerLog: Sendable {
         _ serial: SerialNumber,
         type: UInt32,
         _ session: SessionID,
+        _ reason: ServerReason?,
         at endpoint: Endpoint?,
         _ now: Instant
     ) {
-        unknown.note(.unknown(type: type), at: endpoint, now)
-        latestUnknown = (serial, session)
+        if serial == 0, let reason {
+            strays.note(.stray(reason: reason.label), at: endpoint, now)
+            latestStray = reason
+        } else {
+            unknown.note(.unknown(type: type), at: endpoint, now)
+            latestUnknown = (serial, session, reason)
+        }
     }
 
     mutating func undecodable(_ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
@@ -121,11 +131,14 @@ struct AnswerLog: Sendable {
 
     /// Whether the next `flush` at `now` needs the number of responses.
     func isDue(at now: Instant) -> Bool {
-        rejected.isDue(at: now) || unknown.isDue(at: now) || undecodable.isDue(at: now) || dropped.isDue(at: now)
+        rejected.isDue(at: now) || unknown.isDue(at: now) || strays.isDue(at: now) || undecodable.isDue(at: now)
+            || dropped.isDue(at: now)
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
-    var nextFlush: Instant? { [rejected.next, unknown.next, undecodable.next, dropped.next].compactMap { $0 }.min() }
+    var nextFlush: Instant? {
+        [rejected.next, unknown.next, strays.next, undecodable.next, dropped.next].compactMap { $0 }.min()
+    }
 
     /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
     ///   `nil` if it is not known.
@@ -168,7 +181,11 @@ struct AnswerLog: Sendable {
                 let isUnusual =
                     topic.count >= Self.fewest
                     && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
-                let latest = latestUnknown.map { "serial \($0.serial) on session \($0.session)" } ?? ""
+                let latest =
+                    latestUnknown.map { latest in
+                        "serial \(latest.serial) on session \(latest.session)"
+                            + (latest.reason.map { ", \($0)" } ?? "")
+                    } ?? ""
                 let count = LogText.count(topic.count, "response")
                 let text =
                     "\(count) came\(topic.span(now)) that no request was waiting for (\(topic.list));"
@@ -177,6 +194,14 @@ struct AnswerLog: Sendable {
             },
             counting: unknown.count
         )
+        let latestStray = latestStray.map { "\($0)" } ?? ""
+        write(&strays, "responses.unknown") { topic, _ in
+            let count = LogText.count(topic.count, "error")
+            let text =
+                "the server reported \(count)\(topic.span(now)) that no request was waiting for (\(topic.list)); the"
+                + " latest: \(latestStray). It may not have been able to read a request, which then gets no response"
+            return (.warning, text)
+        }
         write(&undecodable, "responses.undecodable") { topic, _ in
             let count = LogText.count(topic.count, "response")
             let latest = latestUndecodable.map { LogText.of($0) } ?? ""

@@ -38,6 +38,9 @@ struct ClusterLogRules: Sendable {
     private var calls: RequestLog
     /// The responses that callers could not decode.
     private var answers: AnswerLog
+    /// The times in which the event loops of the clients did not run, each once: they concern the process, and no server.
+    private var loop: LoopLog
+    private var delays = DistinctDelays()
     /// By event, outages that have begun and have no line, because another one had a line lately.
     private var unwritten: [String: (outage: ClusterChange, begin: Instant)] = [:]
 
@@ -60,11 +63,16 @@ struct ClusterLogRules: Sendable {
         createdAt = now
         calls = RequestLog(every: logging.summaryInterval)
         answers = AnswerLog(every: logging.summaryInterval)
+        loop = LoopLog(every: logging.summaryInterval)
         sheet.add(.info, "cluster.created", at: now, "created for \(discovery)", [("discovery", .text(discovery))])
     }
 
     /// Notes a line of the client of a server.
     mutating func note(_ record: LogRecord, of endpoint: Endpoint, at now: Instant) {
+        if let delay = record.loopDelay {
+            if delays.note(delay) { loop.late(delay) }
+            return
+        }
         let record = record.naming(endpoint)
         if isVerbose { return sheet.add(record) }
         if Self.usual.contains(record.event) { return }
@@ -196,6 +204,7 @@ struct ClusterLogRules: Sendable {
 
     /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
+        loop.flush(at: now, isLast: isLast, into: &sheet)
         writeLongOutages(at: now, isLast: isLast)
         // An outage that goes on is not among those that were short.
         for kind in repeated.keys {
@@ -245,7 +254,7 @@ struct ClusterLogRules: Sendable {
     /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
         let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
-        let counted = [calls.nextFlush, answers.nextFlush].compactMap { $0 }
+        let counted = [loop.nextFlush, calls.nextFlush, answers.nextFlush].compactMap { $0 }
         return (repeated.values.map(\.pace.next) + outages + counted).min()
     }
 

@@ -43,6 +43,8 @@ public struct LogRecord: Sendable {
     ///
     /// With Foundation, `Date(timeIntervalSince1970: record.timeSince1970 / .seconds(1))`.
     public internal(set) var timeSince1970: Duration?
+    /// The delay of the event loop that a client reports to the log of its cluster.
+    var loopDelay: LoopDelay?
 }
 
 extension LogRecord: CustomStringConvertible {

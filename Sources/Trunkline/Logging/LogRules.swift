@@ -27,6 +27,7 @@ struct LogRules: Sendable {
     private var answers: AnswerLog
     private var loop: LoopLog
     private var certificates: CertificateLog
+    private let isOfCluster: Bool
     private let createdAt: Instant
     /// The endpoint of the latest link; before the first one the only endpoint, or `nil`.
     private var endpoint: Endpoint?
@@ -42,6 +43,7 @@ struct LogRules: Sendable {
         answers = AnswerLog(every: logging.summaryInterval)
         loop = LoopLog(every: logging.summaryInterval)
         certificates = CertificateLog(logging)
+        isOfCluster = logging.isOfCluster
         createdAt = now
         endpoint = endpoints.count == 1 ? endpoints.first : nil
         let list = Self.list(endpoints)
@@ -74,11 +76,12 @@ struct LogRules: Sendable {
         case .requestRefused(let error): requests.refused(error, at: endpoint, event.instant)
         case .requestRejected(_, let type, let status, let reason):
             answers.rejected(type: type, status: status, reason, at: endpoint, event.instant)
-        case .unknownResponse(let serial, let type, let session):
+        case .unknownResponse(let serial, let type, let session, let reason):
             answers.unknown(
                 serial,
                 type: type,
                 session,
+                reason,
                 at: endpoints.last { $0.session == session }?.endpoint ?? endpoint,
                 event.instant
             )
@@ -91,6 +94,10 @@ struct LogRules: Sendable {
             endpoint = link.endpoint
             if endpoints.count == 4 { endpoints.removeFirst() }
             endpoints.append((link.session, link.endpoint))
+        case .loopLate(let delay) where isOfCluster:
+            var record = sheet.record(.warning, event.name, at: event.instant, "\(delay)", event.fields)
+            record.loopDelay = delay
+            sheet.add(record)
         case .loopLate(let delay): loop.late(delay)
         case .certificateSeen(let endpoint, let certificate, let left):
             certificates.seen(certificate, of: endpoint, timeLeft: left, at: event.instant)

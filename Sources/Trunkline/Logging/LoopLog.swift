@@ -30,14 +30,16 @@ struct LoopLog: Sendable {
             ("reason", .text(longest.reason.rawValue)), ("duration", .seconds(sum.inSeconds)),
             ("count", .integer(Int64(count))), ("longest", .seconds(longest.duration.inSeconds)),
         ]
+        let place = longest.endpoint.map { [("endpoint", ClientEvent.Value.text("\($0)"))] } ?? []
         // One that was held back has the time at which it was over.
-        sheet.add(.warning, "loop.late", at: count == 1 ? min(now, longest.end) : now, text(longest, at: now), fields)
+        let time = count == 1 ? min(now, longest.end) : now
+        sheet.add(.warning, "loop.late", at: time, text(longest, at: now), fields + place)
         (count, sum, self.longest) = (0, .zero, nil)
         pace.wrote(at: now)
     }
 
     private func text(_ longest: LoopDelay, at now: Instant) -> String {
-        let meaning = "\(longest.reason.meaning). What a server did not do meanwhile is not held against it"
+        let meaning = "\(longest.meaning). What a server did not do meanwhile is not held against it"
         if count == 1 { return "\(longest): \(meaning)" }
         let span = LogText.time(now.since(firstAt))
         return "the event loop was late \(LogText.count(count, "time")) in \(span), for \(LogText.time(sum)) in all;"
@@ -45,13 +47,23 @@ struct LoopLog: Sendable {
     }
 }
 
-extension LoopDelay.Reason {
+extension LoopDelay {
     /// What an operator may look for.
     fileprivate var meaning: String {
-        switch self {
+        switch reason {
+        case .stopped where isInTurn:
+            "it was stopped, no processor was free, or code on the executor of the client or an observer on the event"
+                + " loop waited for something"
         case .stopped: "it was stopped, the machine slept, or no processor was free"
         case .busy:
-            "code on the executor of the client or an observer on the event loop took that long, or no processor was free"
+            "code on the executor of the client, a codec or an observer on the event loop took that long, or no processor"
+                + " was free"
+        case .blocked:
+            "code on the executor of the client or an observer on the event loop waited for something, or no processor"
+                + " was free"
+        case .decoding:
+            "the server sends what is expensive to decode, or the codec is slow; to do: lower the limit of its frames, or"
+                + " measure the codec"
         }
     }
 }

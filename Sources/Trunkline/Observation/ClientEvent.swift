@@ -153,8 +153,9 @@ public struct ClientEvent: Sendable {
         case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
-        /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice.
-        case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID)
+        /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The reason
+        /// is what the server said if it is an error: with the serial 0, it names no request.
+        case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID, reason: ServerReason? = nil)
         /// Datagrams from the server were dropped because they were not complete frames, the latest for this reason.
         indirect case datagramsDropped(Int, Endpoint, FrameError)
         /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
@@ -341,8 +342,9 @@ extension ClientEvent {
         case .requestRejected(let id, let type, let status, let reason):
             return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
                 + (reason.map { [("reason", .text("\($0)"))] } ?? [])
-        case .unknownResponse(let serial, let type, let session):
+        case .unknownResponse(let serial, let type, let session, let reason):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
+                + (reason.map { [("reason", .text("\($0)"))] } ?? [])
         case .responseUndecodable(let failure): return error(failure)
         case .datagramsDropped(let count, let endpoint, let reason):
             return [
@@ -356,6 +358,7 @@ extension ClientEvent {
                 + (omitted > 0 ? [("omitted", number(omitted))] : [])
         case .loopLate(let delay):
             return [("reason", .text(delay.reason.rawValue)), ("duration", .seconds(delay.duration.inSeconds))]
+                + (delay.endpoint.map { [("endpoint", .text("\($0)"))] } ?? [])
         case .certificateSeen(let endpoint, let certificate, let left):
             return [
                 ("endpoint", .text("\(endpoint)")), ("owner", .text(certificate.owner.rawValue)),

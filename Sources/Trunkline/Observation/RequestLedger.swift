@@ -347,9 +347,14 @@ struct RequestLedger {
     }
 
     /// A response was received that no request was waiting for.
-    mutating func unknownResponse(_ serial: SerialNumber, type: UInt32, _ session: SessionID) {
+    mutating func unknownResponse(
+        _ serial: SerialNumber,
+        type: UInt32,
+        _ session: SessionID,
+        _ reason: ServerReason?
+    ) {
         counters.unknownResponses += 1
-        tell(.mismatches, .unknownResponse(serial: serial, type: type, session: session))
+        tell(.mismatches, .unknownResponse(serial: serial, type: type, session: session, reason: reason))
     }
 
     /// The caller of a request could not decode its response.

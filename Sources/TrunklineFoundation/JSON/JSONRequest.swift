@@ -76,6 +76,14 @@ public struct JSONRequest<Body: Encodable & Sendable, Reply: Decodable & Sendabl
     }
 }
 
+extension JSONRequest: CustomStringConvertible, CustomReflectable {
+    /// The type of the request. Never the body, which may be secret.
+    public var description: String { "JSON request of type 0x\(String(type, radix: 16))" }
+
+    /// Empty, so that `dump` shows only the description.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 /// The error for a response that is not the expected JSON.
 public struct JSONDecodingError: Error, CustomStringConvertible, CustomReflectable {
     /// The path to the invalid value, from the outermost key: `["user", "addresses", "0", "street"]`. Empty if the text

@@ -21,12 +21,17 @@ public import Trunkline
 /// **Ids.** The ids of the client's requests are the numbers 1 to 1,999,999,999, or the same as strings (``ids``). The
 /// pings have the numbers from there to 2,099,999,999. A response may repeat an id as a number or as a string, whichever
 /// was sent. Requests of the server may have any string or number of up to 512 bytes as their id. It is sent back as it
-/// came, byte by byte.
+/// came, byte by byte. A link remembers up to 65,536 such ids, of 8 MiB in all, until the requests are answered; a
+/// further request is refused with -32000. The number of requests that wait for the client is limited by
+/// ``JSONRPCCall/serve(_:maximumConcurrent:maximumWaiting:_:)``. A ping of the server whose id is not a number of that
+/// kind has the id in the named field `id`, which its answer repeats.
 ///
 /// **Pushes.** Select notifications by their method: `client.pushes(forKey: "textDocument/publishDiagnostics")`.
 ///
 /// **Errors.** ``/Trunkline/Frame/reason`` has the code and the message of an error, and its name in JSON-RPC 2.0 or the
-/// dialect, such as `MethodNotFound`, if it has one. ``JSONRPCError`` also has the data.
+/// dialect, such as `MethodNotFound`, if it has one. ``JSONRPCError`` also has the data. An error with the id `null` (section
+/// 5.1: the server could not read the id) ends no request, because it may concern a notification: it is a response without
+/// a request, and the log has the server's text.
 ///
 /// **Malformed messages.** Text that is not JSON, has no `"jsonrpc":"2.0"`, names a member twice, or breaks another rule
 /// of the specification costs at most one request, because the end of the message is known. The frame has a
@@ -65,9 +70,13 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
     private var uncancellable: Set<SerialNumber> = []
 
     static let method = "method"
+    /// The id of a request or a ping of the peer that is not remembered, and of its answer.
+    private static let id = "id"
     private static let requests: ClosedRange<SerialNumber> = 1...1_999_999_999
     private static let pings: ClosedRange<SerialNumber> = 2_000_000_000...2_099_999_999
     private static let maximumBatch = 10_000
+    /// Bytes of an error's message that are decoded here: more than a `ServerReason` shows.
+    private static let shownMessage = 2048
 
     /// Creates a codec.
     ///
@@ -113,7 +122,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             guard let extent = try frames.next(in: &input, upTo: maximumMessageSize) else { return nil }
             guard try beginBatch(extent, input) else {
                 guard let text = text(of: extent, &input) else { return nil }
-                return text.isBlank && framing == .lines ? Frame(.ignored) : frame(of: text)
+                return framing == .lines && text.isBlank ? Frame(.ignored) : frame(of: text)
             }
         }
         guard let extent = batch.popLast(), let text = text(of: extent, &input) else { return nil }
@@ -169,7 +178,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         var frame =
             message.method == nil
             ? response(message, text, id) : call(message, text, text.part(message.method ?? 0..<0), id)
-        if message.problem != nil || frame.malformedReason != nil { frame.markMalformed(.malformed) }
+        if message.problem != nil { frame.markMalformed(.malformed) }
         return frame
     }
 
@@ -178,21 +187,47 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         let params = message.params.map { text.part($0) } ?? Bytes()
         let name = method.jsonString
         if message.problem == nil, let name {
-            if let id, name == dialect.ping { return Frame(.ping, serial: peer.serial(of: id)) }
+            if let id, name == dialect.ping { return ping(id) }
             if id == nil, let cancellation = dialect.cancellation, name == cancellation.method {
                 return cancel(params, cancellation.parameter)
             }
         }
         var frame = Frame(id == nil ? (isServerSide ? .request : .push) : .request, body: params)
-        if let id { frame.serial = message.problem == nil ? peer.serial(of: id) : serialOfMalformed(id) }
+        if let id { setID(id, of: &frame, isMalformed: message.problem != nil) }
         if let name { frame[bytes: Self.method] = Bytes(name) } else { frame.markMalformed(.malformed) }
         return frame
     }
 
-    /// The serial of a malformed request, which is answered with its id if that is a string or a number.
-    private mutating func serialOfMalformed(_ id: Bytes) -> SerialNumber {
+    /// Sets the serial of a request. If too many requests are unanswered, its id is in the frame, and it is refused.
+    ///
+    /// A malformed request is answered with its id if that is a string or a number, and otherwise with the id `null`
+    /// (section 5).
+    private mutating func setID(_ id: Bytes, of frame: inout Frame, isMalformed: Bool) {
         let isID = id.first.map { $0 == 0x22 || $0 == 0x2D || $0 &- 0x30 < 10 } ?? false
-        return isID && id.count <= JSONRPCIDs.maximumSize ? peer.serial(of: id) : peer.serialWithoutID()
+        guard !isMalformed || isID && id.count <= JSONRPCIDs.maximumSize else {
+            frame.serial = peer.serialWithoutMemory()
+            frame[bytes: Self.id] = "null"
+            return
+        }
+        let isRemembered: Bool
+        (frame.serial, isRemembered) = peer.serial(of: id)
+        guard !isRemembered else { return }
+        frame[bytes: Self.id] = id.compacted
+        frame.markMalformed(.illegalLength)
+    }
+
+    /// A ping of the peer. Whether it is answered is up to the link, so nothing is remembered.
+    private func ping(_ id: Bytes) -> Frame {
+        var frame = Frame(.ping, serial: peer.ownSerial(of: id))
+        if frame.serial == 0 { frame[bytes: Self.id] = id.compacted }
+        return frame
+    }
+
+    /// The id with which a request of the peer is answered.
+    private func id(answeredBy frame: Frame) throws(FrameError) -> String {
+        guard let id = frame[bytes: Self.id] else { return String(try peer.text(of: frame.serial)) }
+        _ = try id.withSpan { span throws(FrameError) in try JSONScanner.onlyValue(in: span) }
+        return String(id)
     }
 
     /// The cancellation of a request of the peer.
@@ -202,7 +237,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             try params.withSpan { span throws(FrameError) in
                 var scanner = JSONScanner()
                 try scanner.members(in: span) { name, value throws(FrameError) in
-                    if try span.jsonString(in: name) == parameter { id = params.part(value) }
+                    if span.isJSONString(parameter.utf8, in: name) { id = params.part(value) }
                 }
             }
         } catch {
@@ -232,7 +267,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         }
         frame.body = text.part(error)
         frame.isErrorResponse = true
-        if let error = JSONRPCError(parsing: frame.body) {
+        if let error = JSONRPCError(parsing: frame.body, messageUpTo: Self.shownMessage) {
             let code = error.code.rawValue
             frame.reason = ServerReason(dialect.errorName(of: code) ?? "", code: code, text: error.message)
         }
@@ -244,7 +279,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         id.withSpan { span in
             let isString = span.count >= 2 && span.isString(0..<span.count)
             let range = isString ? 1..<span.count - 1 : 0..<span.count
-            return span.integer(in: range) ?? JSONNumber(range.map { span[$0] })?.integer()
+            return span.integer(in: range) ?? span.integer(ofJSONNumber: range)
         }
     }
 
@@ -268,7 +303,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             )
         case .request, .push: try append(methodMember(of: frame), params(of: frame), to: &output)
         case .response:
-            let id = "\"id\":\(String(try peer.text(of: frame.serial)))"
+            let id = "\"id\":\(try id(answeredBy: frame))"
             if frame.isErrorResponse {
                 guard JSONRPCError(parsing: frame.body) != nil else {
                     throw FrameError(.malformed, "the body of an error is not an object with an integer code")
@@ -277,7 +312,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
             } else {
                 try append(id, (",\"result\":", frame.body.isEmpty ? "null" : frame.body), to: &output)
             }
-        case .pong: try append("\"id\":\(String(try peer.text(of: frame.serial))),\"result\":{}", nil, to: &output)
+        case .pong: try append("\"id\":\(try id(answeredBy: frame)),\"result\":{}", nil, to: &output)
         case .ping:
             guard let ping = dialect.ping else { throw FrameError(.unknownType, "the dialect has no ping") }
             // A test server sends pings without a serial.
@@ -342,7 +377,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
     /// Forgets the id of a request of the peer that was answered.
     public mutating func noteSent(_ frame: Frame) {
         switch frame.kind {
-        case .response, .pong: peer.forget(frame.serial)
+        case .response: peer.forget(frame.serial)
         case .request where frame.serial != 0 && !dialect.uncancellable.isEmpty:
             if let method = frame[bytes: Self.method], dialect.uncancellable.contains(String(method)) {
                 uncancellable.insert(frame.serial)
@@ -370,6 +405,15 @@ extension JSONRPCCodec {
     /// if too many requests wait, -32603 if the handler failed, -32600 for a malformed request, and -32800 for a
     /// cancelled one, if the dialect wants it to be answered.
     public func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
+        var frame = error(refusing: request, because: reason)
+        frame?[bytes: Self.id] = request[bytes: Self.id]
+        return frame
+    }
+
+    /// Forgets the id of a request that gets no answer.
+    public mutating func noteUnanswered(_ request: Frame) { peer.forget(request.serial) }
+
+    private func error(refusing request: Frame, because reason: ServingRefusal) -> Frame? {
         switch reason {
         case .notServed: JSONRPCError.unknownMethod.response
         case .overloaded: JSONRPCError(.overloaded, "Too many requests").response
@@ -388,7 +432,11 @@ extension JSONRPCCodec {
     }
 
     /// Returns the answer to a ping of the server.
-    public func pong(answering ping: Frame) -> Frame? { Frame(.pong, serial: ping.serial) }
+    public func pong(answering ping: Frame) -> Frame? {
+        var pong = Frame(.pong, serial: ping.serial)
+        pong[bytes: Self.id] = ping[bytes: Self.id]
+        return pong
+    }
 
     /// Returns the farewell of the dialect, or `nil` if it has none.
     public func closingFrame() -> Frame? {
@@ -420,7 +468,14 @@ extension JSONRPCCodec.IDs {
 
 extension Bytes {
     /// Whether there is nothing but white space.
-    fileprivate var isBlank: Bool { allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } }
+    fileprivate var isBlank: Bool {
+        withSpan { span in
+            for index in span.indices {
+                guard span[index] == 0x20 || span[index] == 0x09 || span[index] == 0x0D else { return false }
+            }
+            return true
+        }
+    }
 
     /// The text of a JSON string, with its quotation marks; `nil` if it is not a valid one.
     fileprivate var jsonString: String? {

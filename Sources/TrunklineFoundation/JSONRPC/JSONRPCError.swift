@@ -83,18 +83,21 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
 
     /// Reads the JSON text of an error, which is the body of an error response. `nil` if it is not an object with an
     /// integer as its code. A missing message is empty.
-    public init?(parsing text: Bytes) {
+    public init?(parsing text: Bytes) { self.init(parsing: text, messageUpTo: .max) }
+
+    /// Reads the JSON text of an error, and only the beginning of its message, of at least `limit` bytes.
+    init?(parsing text: Bytes, messageUpTo limit: Int) {
         var (code, message, data): (Int?, String?, Range<Int>?)
         do throws(FrameError) {
             try text.withSpan { span throws(FrameError) in
                 var scanner = JSONScanner()
                 try scanner.members(in: span) { name, value throws(FrameError) in
-                    switch try span.jsonString(in: name) {
-                    case "code": code = JSONNumber(value.map { span[$0] })?.integer()
-                    case "message" where span.isString(value):
-                        message = try span.jsonString(in: value.lowerBound + 1..<value.upperBound - 1)
-                    case "data": data = value
-                    default: break
+                    if span.isJSONString("code".utf8, in: name) {
+                        code = span.integer(ofJSONNumber: value)
+                    } else if span.isJSONString("data".utf8, in: name) {
+                        data = value
+                    } else if span.isJSONString("message".utf8, in: name), span.isString(value) {
+                        message = try span.beginning(ofJSONString: value.dropFirst().dropLast(), upTo: limit)
                     }
                 }
                 try scanner.expectEnd(of: span)
@@ -137,4 +140,20 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
 
     /// Empty, so that `dump` shows only the description.
     public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension Span<UInt8> {
+    /// The integer of a JSON number. `nil` for another value, and for a number of more than 512 bytes.
+    func integer<Value: FixedWidthInteger>(ofJSONNumber range: Range<Int>) -> Value? {
+        guard range.count <= JSONRPCIDs.maximumSize else { return nil }
+        return JSONNumber(range.map { self[$0] })?.integer()
+    }
+
+    /// The text of the JSON string in `range`, which does not include the quotation marks, or its beginning of at least
+    /// `limit` bytes.
+    fileprivate func beginning(ofJSONString range: Range<Int>, upTo limit: Int) throws(FrameError) -> String {
+        guard range.count > limit else { return try jsonString(in: range) }
+        // A cut is not in front of what is shown.
+        return bytes(ofJSONString: range, upTo: limit).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    }
 }

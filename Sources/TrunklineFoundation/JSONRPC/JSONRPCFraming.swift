@@ -34,6 +34,16 @@ struct JSONRPCFrames {
     let framing: JSONRPCCodec.Framing
     /// The offset at which the search for the end of the line continues.
     private var searched = 0
+    /// The header at the front, as far as its lines were read.
+    private var header = Header()
+
+    private struct Header {
+        /// The offset of the first line that was not read.
+        var start = 0
+        /// The value of `Content-Length`.
+        var length: Int?
+        var isComplete = false
+    }
 
     static let maximumHeaderSize = 4096
 
@@ -62,43 +72,50 @@ struct JSONRPCFrames {
 
     // MARK: Headers
 
-    private func nextWithHeader(
+    private mutating func nextWithHeader(
         in input: inout ReceiveBuffer,
         upTo maximum: Int
     ) throws(FrameError) -> Extent? {
-        let header = try input.withSpan { span throws(FrameError) in try Self.header(in: span, upTo: maximum) }
-        guard let header else { return nil }
-        let (size, overflows) = header.before.addingReportingOverflow(header.message)
+        // The caller may have switched to another buffer.
+        if searched > input.count || header.start > input.count { (searched, header) = (0, Header()) }
+        if !header.isComplete {
+            try input.withSpan { span throws(FrameError) in try readHeader(span, upTo: maximum) }
+        }
+        guard header.isComplete, let length = header.length else { return nil }
+        let (size, overflows) = header.start.addingReportingOverflow(length)
         guard !overflows else { throw Self.illegalLength }
         input.await(size)
-        return input.count < size ? nil : header
+        guard input.count >= size else { return nil }
+        defer { (searched, header) = (0, Header()) }
+        return Extent(before: header.start, message: length)
     }
 
     private static let illegalLength = FrameError(.illegalLength, "the value of Content-Length is not a length")
 
-    /// Reads the header at the front of `text`. `nil` if it is incomplete.
-    private static func header(in text: Span<UInt8>, upTo maximum: Int) throws(FrameError) -> Extent? {
-        let limit = min(text.count, maximumHeaderSize)
-        var length: Int?
-        var start = 0
-        while true {
+    /// Reads the lines of the header at the front of `text` that have arrived. Each is read once.
+    private mutating func readHeader(_ text: Span<UInt8>, upTo maximum: Int) throws(FrameError) {
+        let limit = min(text.count, Self.maximumHeaderSize)
+        while !header.isComplete {
+            let start = header.start
             // Text without a header, such as a message that is a line, is rejected at its first byte.
-            if start < limit { try checkStart(text[start]) }
-            var end = start
+            if start < limit { try Self.checkStart(text[start]) }
+            var end = max(start, searched)
             while end < limit, text[end] != 0x0A { end += 1 }
+            searched = end
             guard end < limit else {
-                guard text.count < maximumHeaderSize else {
-                    throw FrameError(.illegalLength, "a header of more than \(maximumHeaderSize) bytes")
+                guard text.count < Self.maximumHeaderSize else {
+                    throw FrameError(.illegalLength, "a header of more than \(Self.maximumHeaderSize) bytes")
                 }
-                return nil
+                return
             }
             let line = start..<(end > start && text[end - 1] == 0x0D ? end - 1 : end)
-            start = end + 1
+            header.start = end + 1
             if line.isEmpty {
-                guard let length else { throw FrameError(.malformed, "a header without Content-Length") }
-                return Extent(before: start, message: length)
+                guard header.length != nil else { throw FrameError(.malformed, "a header without Content-Length") }
+                header.isComplete = true
+            } else {
+                try Self.read(text, line, upTo: maximum, &header.length)
             }
-            try read(text, line, upTo: maximum, &length)
         }
     }
 
@@ -119,45 +136,78 @@ struct JSONRPCFrames {
         guard let colon = line.first(where: { text[$0] == UInt8(ascii: ":") }) else {
             throw FrameError(.malformed, "a line of a header has no colon")
         }
-        let value = String(trimming: text, colon + 1..<line.upperBound)
-        switch String(trimming: text, line.lowerBound..<colon).lowercased() {
-        case "content-length":
-            let size = try number(value)
+        let name = text.trimmed(line.lowerBound..<colon)
+        if text.isEqual("content-length", in: name) {
+            let size = try number(text, text.trimmed(colon + 1..<line.upperBound))
             guard length ?? size == size else { throw FrameError(.malformed, "two different values of Content-Length") }
             guard size <= maximum else {
                 throw FrameError(exceedingLimit: "a message of \(size) bytes: at most \(maximum) (maximumMessageSize)")
             }
             length = size
-        case "content-type":
-            guard isUTF8(value.lowercased()) else { throw FrameError(.malformed, "the character set is not UTF-8") }
-        default: return
+        } else if text.isEqual("content-type", in: name) {
+            guard isUTF8(text, colon + 1..<line.upperBound) else {
+                throw FrameError(.malformed, "the character set is not UTF-8")
+            }
         }
     }
 
-    private static func number(_ text: String) throws(FrameError) -> Int {
-        guard let number = Int(strict: text, allowingZeros: true) else { throw illegalLength }
+    private static func number(_ text: Span<UInt8>, _ range: Range<Int>) throws(FrameError) -> Int {
+        guard !range.isEmpty else { throw illegalLength }
+        var number = 0
+        for index in range {
+            let digit = text[index] &- 0x30
+            let (product, overflows) = number.multipliedReportingOverflow(by: 10)
+            let (sum, sumOverflows) = product.addingReportingOverflow(Int(digit))
+            guard digit < 10, !overflows, !sumOverflows else { throw illegalLength }
+            number = sum
+        }
         return number
     }
 
     /// Whether a `Content-Type` names UTF-8 or no character set. `utf8` is what older servers send (LSP 3.17, "Header
     /// Part").
-    private static func isUTF8(_ type: String) -> Bool {
-        type.split(separator: ";").dropFirst().allSatisfy { parameter in
-            let parts = parameter.split(separator: "=", maxSplits: 1).map { part in
-                part.filter { $0 != " " && $0 != "\t" && $0 != "\"" }
+    private static func isUTF8(_ text: Span<UInt8>, _ value: Range<Int>) -> Bool {
+        var start = text.first(0x3B, in: value) + 1
+        while start < value.upperBound {
+            let end = text.first(0x3B, in: start..<value.upperBound)
+            let equals = text.first(0x3D, in: start..<end)
+            if text.isEqual("charset", in: text.trimmed(start..<equals)) {
+                let charset = text.trimmed(min(equals + 1, end)..<end, and: UInt8(ascii: "\""))
+                if !text.isEqual("utf-8", in: charset), !text.isEqual("utf8", in: charset) { return false }
             }
-            return parts.first != "charset" || ["utf-8", "utf8"].contains(parts.last)
+            start = end + 1
         }
+        return true
     }
 }
 
-extension String {
-    /// The text in `range` of `text`, without spaces and tabs around it.
-    fileprivate init(trimming text: Span<UInt8>, _ range: Range<Int>) {
-        func isSpace(_ index: Int) -> Bool { text[index] == 0x20 || text[index] == 0x09 }
-        var range = range
-        while let first = range.first, isSpace(first) { range.removeFirst() }
-        while let last = range.last, isSpace(last) { range.removeLast() }
-        self.init(decoding: range.map { text[$0] }, as: UTF8.self)
+extension Span<UInt8> {
+    /// The offset of the first `byte` in `range`, or the end of the range.
+    fileprivate func first(_ byte: UInt8, in range: Range<Int>) -> Int {
+        for index in range where self[index] == byte { return index }
+        return range.upperBound
+    }
+
+    /// The range without the spaces and tabs, and bytes that equal `other`, around it.
+    fileprivate func trimmed(_ range: Range<Int>, and other: UInt8 = 0x20) -> Range<Int> {
+        var (low, high) = (range.lowerBound, range.upperBound)
+        func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == other }
+        while low < high, isBlank(self[low]) { low += 1 }
+        while low < high, isBlank(self[high - 1]) { high -= 1 }
+        return low..<high
+    }
+
+    /// Whether the bytes in `range` are `text`, which is in lower case, apart from the case of their letters.
+    fileprivate func isEqual(_ text: StaticString, in range: Range<Int>) -> Bool {
+        guard range.count == text.utf8CodeUnitCount else { return false }
+        return text.withUTF8Buffer { expected in
+            for offset in 0..<range.count {
+                // Safe: there are as many bytes as in `range`.
+                let byte = self[range.lowerBound + offset]
+                let isUpper = byte &- UInt8(ascii: "A") < 26
+                guard (isUpper ? byte | 0x20 : byte) == (unsafe expected[offset]) else { return false }
+            }
+            return true
+        }
     }
 }

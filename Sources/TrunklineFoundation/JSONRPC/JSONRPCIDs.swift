@@ -11,10 +11,12 @@ extension JSONRPCCodec {
     }
 }
 
-/// The ids of the peer's requests on one link, until they are answered.
+/// The ids of the peer's requests on one link, until they are answered or dropped.
 ///
 /// An id in the form of this side's ids is its own serial, so it needs no memory. Any other id, such as a string or a
-/// fraction, gets a serial of its own, and is remembered as it was written.
+/// fraction, gets a serial of its own, and is remembered as it was written. No id is forgotten before its answer: the id
+/// of a request that is not remembered, because too many are, must be in its frame, and the request is refused. Pings
+/// have their ids in their frames too, so that those that stay unanswered need no memory.
 struct JSONRPCIDs {
     private let form: JSONRPCCodec.IDs
     /// The remembered ids by their serials, and the serials by the ids.
@@ -22,15 +24,17 @@ struct JSONRPCIDs {
     private var serials: [Bytes: SerialNumber] = [:]
     /// The serial of the next id. Serials are not used twice.
     private var next = firstSerial
-    /// No remembered id has a lower serial.
-    private var oldest = firstSerial
+    /// The size of the remembered ids.
+    private var size = 0
 
     private static let firstSerial: SerialNumber = 1 << 63
     /// The largest integer up to which a double represents each one: 2⁵³.
     private static let largestNumber: SerialNumber = 1 << 53
-    /// The number of ids that are remembered. More than a client keeps requests of the server, which are at most
-    /// 8,192 refusals and, by default, 1,088 requests.
-    static let capacity = 16_384
+    /// The number of ids that are remembered, and their size in bytes. More than a client keeps requests of the server,
+    /// which are at most 32,768 refusals and, by default, 1,088 requests; a client that serves more of them at a time may
+    /// have to refuse some.
+    static let capacity = 65_536
+    static let maximumTotal = 8 << 20
     /// The size of an id in bytes.
     static let maximumSize = 512
 
@@ -38,35 +42,37 @@ struct JSONRPCIDs {
 
     // MARK: Received ids
 
-    /// The serial of the request with `id`, a number or a string as it was written.
-    mutating func serial(of id: Bytes) -> SerialNumber {
-        if let serial = knownSerial(of: id) { return serial }
-        let serial = remember(id.compacted)
-        serials[id.compacted] = serial
-        return serial
+    /// The serial of the request with `id`, a number or a string as it was written, and whether the id is remembered.
+    mutating func serial(of id: Bytes) -> (serial: SerialNumber, isRemembered: Bool) {
+        if let serial = knownSerial(of: id) { return (serial, true) }
+        guard ids.count < Self.capacity, size + id.count <= Self.maximumTotal else {
+            return (serialWithoutMemory(), false)
+        }
+        let serial = next
+        next += 1
+        let id = id.compacted
+        ids[serial] = id
+        serials[id] = serial
+        size += id.count
+        return (serial, true)
     }
 
-    /// The serial of a request without a valid id. Its answer has the id `null` (JSON-RPC 2.0, section 5).
-    mutating func serialWithoutID() -> SerialNumber { remember("null") }
+    /// A serial that nothing is remembered of.
+    mutating func serialWithoutMemory() -> SerialNumber {
+        defer { next += 1 }
+        return next
+    }
+
+    /// The serial of an id that needs no memory; 0 for another one.
+    func ownSerial(of id: Bytes) -> SerialNumber { number(id) ?? 0 }
 
     /// The serial of an unanswered request; `nil` if there is none with this id, though a number may have been answered.
     func knownSerial(of id: Bytes) -> SerialNumber? { number(id) ?? serials[id] }
 
-    private mutating func remember(_ id: Bytes) -> SerialNumber {
-        if ids.count == Self.capacity { forgetOldest() }
-        defer { next += 1 }
-        ids[next] = id
-        return next
-    }
-
-    private mutating func forgetOldest() {
-        while oldest < next, ids[oldest] == nil { oldest += 1 }
-        forget(oldest)
-    }
-
     /// Forgets the id of a request that was answered, or that needs no answer.
     mutating func forget(_ serial: SerialNumber) {
         guard serial >= Self.firstSerial, let id = ids.removeValue(forKey: serial) else { return }
+        size -= id.count
         if serials[id] == serial { serials[id] = nil }
     }
 

@@ -12,18 +12,36 @@ struct JSONRPCMessage {
     private(set) var problem: FrameError?
 
     /// The members that a message may have. Others are ignored.
-    private enum Member: String, CaseIterable {
+    private enum Member {
         case jsonrpc, id, method, params, result, error
 
-        /// The member with the name in `range`; `nil` for another one.
-        init?(_ text: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
-            var found = Self.allCases.first { text.equals($0.rawValue, in: range) }
-            // A name may be written with escapes.
-            if found == nil, text.contains(UInt8(ascii: "\\"), in: range) {
-                found = Self(rawValue: try text.jsonString(in: range))
+        static let all: [(Member, StaticString)] = [
+            (.jsonrpc, "jsonrpc"), (.id, "id"), (.method, "method"), (.params, "params"), (.result, "result"),
+            (.error, "error"),
+        ]
+
+        /// The member with the name in `range`, which may be written with escapes; `nil` for another one.
+        init?(_ text: Span<UInt8>, _ range: Range<Int>) {
+            switch range.count {
+            case 2 where text.equals("id", in: range): self = .id
+            case 5 where text.equals("error", in: range): self = .error
+            case 6 where text.equals("method", in: range): self = .method
+            case 6 where text.equals("params", in: range): self = .params
+            case 6 where text.equals("result", in: range): self = .result
+            case 7 where text.equals("jsonrpc", in: range): self = .jsonrpc
+            default:
+                guard let escaped = Self.escaped(text, range) else { return nil }
+                self = escaped
             }
-            guard let found else { return nil }
-            self = found
+        }
+
+        /// Of the longest name, each letter may be an escape of 6 bytes.
+        private static func escaped(_ text: Span<UInt8>, _ range: Range<Int>) -> Member? {
+            guard range.count <= 6 * 7, text.contains(UInt8(ascii: "\\"), in: range) else { return nil }
+            return all.first { _, name in
+                // Safe: the pointer is that of the name, for the time of the call.
+                name.withUTF8Buffer { unsafe text.isJSONString($0, in: range) }
+            }?.0
         }
     }
 
@@ -39,7 +57,7 @@ struct JSONRPCMessage {
         var found = self
         defer { self = found }
         try scanner.members(in: text) { name, value throws(FrameError) in
-            switch try Member(text, name) {
+            switch Member(text, name) {
             case .jsonrpc: try Self.set(&found.version, value, .jsonrpc)
             case .id: try Self.set(&found.id, value, .id)
             case .method: try Self.set(&found.method, value, .method)
@@ -92,36 +110,14 @@ struct JSONRPCMessage {
 }
 
 extension Span<UInt8> {
-    func equals(_ text: String, in range: Range<Int>) -> Bool {
-        guard range.count == text.utf8.count else { return false }
-        for (index, byte) in zip(range, text.utf8) where self[index] != byte { return false }
-        return true
-    }
-
     fileprivate func contains(_ byte: UInt8, in range: Range<Int>) -> Bool {
         for index in range where self[index] == byte { return true }
         return false
     }
 
-    /// Whether a JSON value is a string.
-    func isString(_ range: Range<Int>) -> Bool { self[range.lowerBound] == UInt8(ascii: "\"") }
-
     /// Whether a JSON value is a string or a number of a size that is remembered.
     fileprivate func isID(_ range: Range<Int>) -> Bool {
         let first = self[range.lowerBound]
         return range.count <= JSONRPCIDs.maximumSize && (isString(range) || first == 0x2D || first &- 0x30 < 10)
-    }
-
-    /// The text of a JSON string in `range`, which does not include the quotation marks.
-    func jsonString(in range: Range<Int>) throws(FrameError) -> String {
-        let bytes = range.map { self[$0] }
-        guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw FrameError(.malformed, "a string that is not valid UTF-8")
-        }
-        guard bytes.contains(UInt8(ascii: "\\")) else { return text }
-        guard let decoded = JSONValue("\"\(text)\"")?.text else {
-            throw FrameError(.malformed, "a string with half of a surrogate pair")
-        }
-        return decoded
     }
 }

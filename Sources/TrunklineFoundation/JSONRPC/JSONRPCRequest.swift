@@ -80,6 +80,14 @@ public struct JSONRPCRequest<Params: Encodable & Sendable, Reply: Decodable & Se
     }
 }
 
+extension JSONRPCRequest: CustomStringConvertible, CustomReflectable {
+    /// The name of the method, in one line, escaped. Never the parameters, which may be secret.
+    public var description: String { "JSON-RPC request \(method.escaped(upTo: 64))" }
+
+    /// Empty, so that `dump` shows only the description.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 /// No parameters, no result, or a result that does not matter.
 public struct JSONRPCVoid: Codable, Sendable, Hashable {
     /// Creates the value.

@@ -22,8 +22,7 @@ extension SimulatedEventLoop {
         if takesAll { runAllReady() } else { runSomeReady() }
         steps += network.deliverDue()
         // A job may have called `stall(for:)`.
-        if stoppedUntil == nil { noteDelay(.busy, from: exchange(&turnTime, with: now), to: now) }
-        turnTime = now
+        endPart()
         endStop()
         // See `EventLoop`: what the sockets hold is read before timers fire.
         let isTimerDue = timers.next.map { $0 <= turnTime } ?? false
@@ -34,13 +33,25 @@ extension SimulatedEventLoop {
             fireTimers()
         }
         runEndOfTurn()
+        // A codec may have.
+        endPart()
+    }
+
+    /// Notes if what has run since `turnTime` took long.
+    private func endPart() {
+        if stoppedUntil == nil {
+            var turn = LoopDelay.Turn(from: turnTime, to: now)
+            turn.decoding = decoding?.of(turnTime)
+            note(LoopDelay(turn))
+        }
+        turnTime = now
     }
 
     /// Continues the clients' process when its stop is over.
     private func endStop() {
         guard let end = stoppedUntil, end <= now else { return }
         stoppedUntil = nil
-        noteDelay(.stopped, from: stoppedSince, to: now)
+        note(LoopDelay(.stopped, from: stoppedSince, to: now))
         for link in exchange(&withheld, with: []) { network.attend(link, .client) }
     }
 

@@ -34,6 +34,8 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var stoppedSince = Instant(nanoseconds: 0)
     package private(set) var delays = LoopDelays()
     private var delayReceivers = LoopDelayReceivers()
+    /// The call of a codec that took long, of the latest turn with one.
+    var decoding: LoopDelay.LongestDecoding?
 
     package init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
         random = SeededGenerator(seed: seed)
@@ -133,14 +135,18 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         return SimulatedListener(port, on: self)
     }
 
+    package func noteDecoding(_ decoding: LoopDelay.Decoding) {
+        preconditionIsCurrent()
+        self.decoding = LoopDelay.LongestDecoding(decoding, in: turnTime, or: self.decoding)
+    }
+
     package func addDelayReceiver(_ receiver: any LoopDelayReceiver) {
         preconditionIsCurrent()
         delayReceivers.add(receiver)
     }
 
     /// Notes that the clients' process did not run what was due, unless it was late for a moment only.
-    func noteDelay(_ reason: LoopDelay.Reason, from begin: Instant, to end: Instant) {
-        let delay = LoopDelay(reason, from: begin, to: end)
+    func note(_ delay: LoopDelay) {
         guard delay.duration.clampedNanoseconds >= LoopDelay.nanosecondsOfShortest else { return }
         delays.note(delay)
         for receiver in delayReceivers.all { receiver.loopWasLate(delay) }

@@ -180,20 +180,6 @@ struct JSONRPCCodecTests {
         #expect(next.map { $0.serial > frame.serial } == true)
     }
 
-    /// A server that sends requests for ever without an answer does not fill the memory.
-    @Test func theOldestIDsAreForgotten() throws {
-        var codec = JSONRPCCodec(.lines)
-        var serials: [SerialNumber] = []
-        for number in 0..<16_390 {
-            serials += try decode("{\"jsonrpc\":\"2.0\",\"id\":\"a\(number)\",\"method\":\"m\"}", &codec).map(\.serial)
-        }
-        for serial in serials.prefix(6) {
-            #expect(throws: FrameError.self) { try encode(Frame(.response, serial: serial), &codec) }
-        }
-        let kept = try encode(Frame(.response, serial: serials[6]), &codec)
-        #expect(kept == "{\"jsonrpc\":\"2.0\",\"id\":\"a6\",\"result\":null}\n")
-    }
-
     @Test(arguments: [
         ("\"id\":7,\"method\":1", "7"), ("\"id\":\"a\",\"method\":null", "\"a\""),
         ("\"id\":null,\"method\":\"m\"", "null"),
@@ -412,5 +398,61 @@ struct JSONRPCCodecTests {
         kit.ignoredFrames = { $0.kind == .ignored }
         let report = kit.check()
         #expect(report.violations.isEmpty, "\(report)")
+    }
+
+    // MARK: Ids of the peer
+
+    /// Beyond 16,384 requests with strings as their ids, the oldest id was forgotten, so that its request was never
+    /// answered.
+    @Test func everyUnansweredRequestIsAnsweredWithItsIDOrRefused() throws {
+        var codec = JSONRPCCodec(.lines)
+        let count = 70_000
+        var requests: [Frame] = []
+        for number in 0..<count {
+            requests += try decode("{\"jsonrpc\":\"2.0\",\"id\":\"r\(number)\",\"method\":\"m\"}", &codec)
+        }
+        let refused = requests.filter { $0.malformedReason == .illegalLength }
+        #expect(refused.count == count - 65_536 && requests.allSatisfy { $0.kind == .request })
+        for (number, request) in requests.enumerated() {
+            var answer = Frame(.response, body: "1")
+            if request.malformedReason != nil {
+                answer = try #require(codec.refusal(of: request, because: .overloaded))
+            }
+            answer.serial = request.serial
+            let text = try encode(answer, &codec)
+            #expect(text.hasPrefix("{\"jsonrpc\":\"2.0\",\"id\":\"r\(number)\","))
+            #expect(text.contains("\"code\":-32000") == (request.malformedReason != nil))
+        }
+        // An answer, and the news that there is none, make room.
+        codec.noteSent(Frame(.response, serial: requests[0].serial))
+        codec.noteUnanswered(requests[1])
+        let reasons = try ["a", "b", "c"].map { id in
+            try decode("{\"jsonrpc\":\"2.0\",\"id\":\"\(id)\",\"method\":\"m\"}", &codec).map(\.malformedReason)
+        }
+        #expect(reasons == [[nil], [nil], [.illegalLength]])
+    }
+
+    @Test func longIDsAreRefusedBeforeTheyFillTheMemory() throws {
+        var (codec, accepted) = (JSONRPCCodec(.lines), 0)
+        let tail = String(repeating: "x", count: 500)
+        for number in 0..<20_000 {
+            let frames = try decode("{\"jsonrpc\":\"2.0\",\"id\":\"\(number)\(tail)\",\"method\":\"m\"}", &codec)
+            if frames.first?.malformedReason == nil { accepted += 1 }
+        }
+        #expect((16_000..<17_000).contains(accepted))
+    }
+
+    /// Their ids were in the same table as those of requests, and pings that the link did not answer stayed there.
+    @Test func pingsTakeNoRoomOfRequests() throws {
+        var codec = JSONRPCCodec.modelContext
+        var ids: [Frame] = []
+        for number in 0..<70_000 {
+            ids += try decode("{\"jsonrpc\":\"2.0\",\"id\":\"p\(number)\",\"method\":\"ping\"}", &codec)
+        }
+        let request = try decode("{\"jsonrpc\":\"2.0\",\"id\":\"r\",\"method\":\"m\"}", &codec).first
+        #expect(request?.malformedReason == nil && ids.allSatisfy { $0.kind == .ping })
+        let pong = try #require(codec.pong(answering: ids[7]))
+        let text = try encode(pong, &codec)
+        #expect(text == "{\"jsonrpc\":\"2.0\",\"id\":\"p7\",\"result\":{}}\n")
     }
 }

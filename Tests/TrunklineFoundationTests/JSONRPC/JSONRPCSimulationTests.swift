@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 import Trunkline
 import TrunklineFoundation
@@ -236,6 +237,117 @@ struct JSONRPCSimulationTests {
             try JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed) as? NSObject
         }
         return try value(a) == value(b)
+    }
+
+    private static func isBusy(_ client: Client) async throws -> Bool {
+        let serving = await client.metrics.serving
+        return serving.running + serving.waiting > 0
+            || serving.answered + serving.dropped + serving.refused.values.reduce(0, +) < serving.received
+    }
+
+    /// With 20,000 requests at a time, 3,600 were never answered.
+    @Test(arguments: [20_000, 64]) func everyRequestOfAFloodIsAnsweredOrRefused(_ maximumConcurrent: Int) throws {
+        let count = 20_000
+        try simulateJSONRPC(speaking: .modelContext) { _, _ in
+            let calls = (0..<count).map {
+                "{\"jsonrpc\":\"2.0\",\"id\":\"r\($0)\",\"method\":\"sum\",\"params\":[1]}\n"
+            }
+            return .sequence([.garbage(Bytes(calls.joined())), .echo])
+        } _: { network, server, client in
+            let pause: @Sendable () async throws -> Void = { try await network.clock.sleep(for: .milliseconds(1)) }
+            let handler: @Sendable (JSONRPCCall) async throws -> (any Encodable & Sendable)? = { call in
+                try await network.clock.sleep(for: .seconds(5))
+                return try await Self.handler(call)
+            }
+            try await whileServing(client, maximumConcurrent: maximumConcurrent, pause: pause, handler) {
+                _ = try await client.send(JSONRPCRequest("go", [1], replyingWith: [Int].self))
+                while try await Self.isBusy(client) { try await pause() }
+                let serving = await client.metrics.serving
+                #expect(serving.received == count && serving.dropped == 0)
+                #expect(serving.answered + serving.refused.values.reduce(0, +) == count)
+                if maximumConcurrent == count { #expect(serving.answered == count) }
+            }
+        }
+    }
+
+    /// JSON-RPC without refusals, which notes the requests that get no answer.
+    private struct WatchedCodec: FrameCodec, ServingCodec {
+        final class Forgotten: Sendable {
+            let ids = Mutex<[SerialNumber]>([])
+        }
+
+        var base = JSONRPCCodec(.lines)
+        let forgotten = Forgotten()
+
+        var matching: ResponseMatching { base.matching }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try base.decode(&input) }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+        func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? { nil }
+        mutating func noteUnanswered(_ request: Frame) { forgotten.ids.withLock { $0.append(request.serial) } }
+    }
+
+    /// A handler that returns no answer left the id of its request in the codec of the link, and so did a request that was
+    /// dropped.
+    @Test func aCodecLearnsThatARequestGetsNoAnswer() throws {
+        let (network, codec) = (SimulatedNetwork(seed: 1), WatchedCodec())
+        try network.runBlocking {
+            let server = try await network.startServer(at: "a:80", speaking: JSONRPCCodec(.lines)) { _ in
+                let calls = [3, 4, 5].map { "{\"jsonrpc\":\"2.0\",\"id\":\($0),\"method\":\"m\(String($0))\"}\n" }
+                return .sequence([.garbage(Bytes(calls.joined())), .echo])
+            }
+            let client = Client(to: "a:80", speaking: codec, on: network.loops)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    try await client.serve(maximumConcurrent: 1, maximumWaiting: 1) { request in
+                        try await network.clock.sleep(for: .seconds(1))
+                        return request.serial == 3 ? nil : Frame(.response, body: "1")
+                    }
+                }
+                while await client.metrics.serving.maximumConcurrent == 0 {
+                    try await network.clock.sleep(for: .milliseconds(1))
+                }
+                _ = try await client.send(JSONRPCRequest("go", [1], replyingWith: [Int].self))
+                try await network.clock.sleep(for: .seconds(5))
+                group.cancelAll()
+                try await group.waitForAll()
+            }
+            // Too many wait for the third one, and the codec has no refusal.
+            let serving = await client.metrics.serving
+            #expect(serving.answered == 2 && serving.dropped == 1)
+            await client.close()
+            await server.stop()
+        }
+        #expect(codec.forgotten.ids.withLock { $0 } == [5, 3])
+    }
+
+    private final class Strays: ClientObserver {
+        let reasons = Mutex<[ServerReason?]>([])
+        var delivery: EventDelivery { .onEventLoop }
+
+        func observe(_ events: [ClientEvent]) {
+            for event in events {
+                if case .unknownResponse(0, _, _, let reason) = event.content { reasons.withLock { $0.append(reason) } }
+            }
+        }
+    }
+
+    /// JSON-RPC 2.0, section 5.1: the server could not read the id. The error was never shown.
+    @Test func anErrorWithoutAnIDEndsNoRequestAndIsShown() throws {
+        let strays = Strays()
+        let options = ClientOptions { $0.observers = [strays] }
+        try simulateJSONRPC(speaking: .languageServer, options: options) { _, _ in
+            let error = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"bad \\u0007byte\"}}"
+            return .garbage(Bytes("Content-Length: \(error.utf8.count)\r\n\r\n\(error)"))
+        } _: { _, _, client in
+            let error = await rejection { () throws(ClientError) in
+                try await client.send(JSONRPCRequest("m", [1], replyingWith: Int.self), timeout: .seconds(1))
+            }
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            #expect(await client.metrics.unknownResponses == 1)
+        }
+        #expect(strays.reasons.withLock { $0 } == [ServerReason("ParseError", code: -32700, text: "bad \u{7}byte")])
     }
 
     @Test func aClientThatDoesNotServeSaysSo() throws {

@@ -117,6 +117,76 @@ struct CauseTests {
         #expect(!log.text.contains("expect TLS") && !log.text.contains("400"))
     }
 
+    /// Each client had a line, "4 more lines about 144 of 4 servers", as if the servers had a part in it.
+    @Test func aClusterSaysOnceThatItsProcessWasStopped() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking { [self] in
+            var servers: [LoopbackServer] = []
+            for name in ["a", "b", "c", "d"] {
+                servers.append(try await network.startServer(at: .host(name, port: 1), speaking: .standard))
+            }
+            let cluster = Cluster(
+                discovering: .static(servers.map { ClusterEndpoint($0.endpoint) }),
+                speaking: .standard,
+                options: options(),
+                on: network.loops
+            )
+            for _ in 0..<20 { _ = try await cluster.send(ask("a")) }
+            for _ in 0..<3 {
+                network.stopProcess(for: .seconds(15))
+                try await network.clock.sleep(for: .seconds(20))
+            }
+            try await network.clock.sleep(for: .seconds(60))
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+        let lines = log.records.filter { $0.event == "loop.late" }
+        #expect(lines.count == 2, "\(lines)")
+        #expect(lines.first?.message.hasPrefix("this process did not run for 15 s: it was stopped") == true)
+        #expect(lines.last?.message.hasPrefix("the event loop was late 2 times in") == true)
+        #expect(!lines.contains { "\($0)".contains("server") && !"\($0)".contains("What a server did not do") })
+    }
+
+    /// A codec for which what arrives is expensive to decode, if it is much.
+    private struct ExpensiveCodec: FrameCodec {
+        var base = LengthPrefixedCodec(UInt32.self)
+        let network: SimulatedNetwork
+
+        var matching: ResponseMatching { base.matching }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+            let frame = try base.decode(&input)
+            if (frame?.body.count ?? 0) > 10_000 { network.stall(for: .milliseconds(1500)) }
+            return frame
+        }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+    }
+
+    /// The line said that code on the executor or an observer took the time.
+    @Test func aCodecThatTakesLongIsNamed() throws {
+        let network = SimulatedNetwork(seed: 1)
+        try network.runBlocking { [self] in
+            let server = try await network.startServer(at: "db:7000", speaking: LengthPrefixedCodec(UInt32.self)) { _ in
+                .reply(Frame(.response, body: Bytes(repeating: 1, count: 100_000)))
+            }
+            let client = Client(
+                to: server.endpoint,
+                speaking: ExpensiveCodec(network: network),
+                options: options(),
+                on: network.loops
+            )
+            _ = try await client.send(Request(body: "a"))
+            await client.close()
+            await server.stop()
+        }
+        let late = try #require(log.record("loop.late"))
+        let prefix =
+            "one turn of the event loop took 1.5 s, most of it in the codec that decodes what db:7000 has sent:"
+        #expect(late.message.hasPrefix(prefix), "\(late)")
+        #expect(late.fields.contains { $0.name == "reason" && "\($0.value)" == "decoding" })
+    }
+
     // MARK: Links that the client leaves
 
     @Test func aLinkLeftForSilenceNamesTheRule() throws {

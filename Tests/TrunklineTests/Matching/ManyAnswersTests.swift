@@ -71,6 +71,20 @@ struct ManyAnswersTests {
         }
     }
 
+    /// There was no limit: a frame could name as many ranges as it had room for, and each cost a search of all requests.
+    @Test func aResponseWithTooManyRangesEndsTheLink() throws {
+        try simulate(WordsCodec(maximumLine: 200_000)) { _, _, client in
+            let limit = Frame.Answers.maximumRanges
+            func set(_ count: Int) -> String { "!set 1-4000000000" + String(repeating: ",9-9", count: count - 1) }
+            _ = try await client.send(ask(set(limit)))
+            let error = await failure(of: client.start(ask(set(limit + 1))))
+            #expect(error?.code == .overloaded && error?.fate == .unknown)
+            #expect((error?.cause as? FrameError)?.code == .illegalLength)
+            #expect("\(error, default: "none")".contains("\(limit + 1) ranges of serials: at most \(limit)"))
+            try await expectEcho(by: client)
+        }
+    }
+
     @Test func onlyRequestsOfTheTypesAreAnswered() throws {
         try simulate { _, _, client in
             let publish = client.start(ask("a", type: 1), timeout: .seconds(1))

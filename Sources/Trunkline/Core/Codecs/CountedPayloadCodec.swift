@@ -31,13 +31,26 @@ public struct CountedPayloadCodec: FrameCodec {
         /// - Returns: The size, or ``malformed(_:)`` if there is no such word, or if it does not consist of 1 to 18
         ///   digits.
         public static func count(inWord index: Int, of head: Bytes) -> Payload {
-            let words = head.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-            let number = index < 0 ? words.count + index : index
-            guard words.indices.contains(number) else {
-                let missing = index < 0 ? "\(index.magnitude) from the end" : "\(index.magnitude + 1)"
-                return .malformed("the head has \(words.count) words; word \(missing) is missing")
+            head.withSpan { head in
+                // Twice, instead of keeping the words: a head may consist of thousands.
+                var count = 0
+                head.forEachWord { _ in
+                    count += 1
+                    return true
+                }
+                let number = index < 0 ? count + index : index
+                guard number >= 0, number < count else {
+                    let missing = index < 0 ? "\(index.magnitude) from the end" : "\(index.magnitude + 1)"
+                    return .malformed("the head has \(count) words; word \(missing) is missing")
+                }
+                var (found, place) = (0..<0, 0)
+                head.forEachWord { word in
+                    if place == number { found = word }
+                    place += 1
+                    return place <= number
+                }
+                return Payload(decimal: head, found, of: "word \(number + 1)")
             }
-            return Payload(decimal: words[number], of: "word \(number + 1)")
         }
 
         /// Reads the payload size from the header line `name: number` of `head`, whose lines are separated by CRLF.
@@ -48,26 +61,31 @@ public struct CountedPayloadCodec: FrameCodec {
         /// - Returns: The size, or ``malformed(_:)`` if there is no such line or more than one, or if its value does
         ///   not consist of 1 to 18 digits.
         public static func count(inField name: String, of head: Bytes) -> Payload {
-            var found: Payload?
-            for line in head.parts(separatedBy: "\r\n") {
-                guard let colon = line.firstIndex(of: UInt8(ascii: ":")),
-                    line[..<colon].elementsEqual(name.utf8, by: { $0.lowercasedASCII == $1.lowercasedASCII })
-                else { continue }
-                guard found == nil else { return .malformed("the head has more than one field \(name)") }
-                let isBlank: (UInt8) -> Bool = { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-                var value = line[(colon + 1)...].drop(while: isBlank)
-                while let last = value.last, isBlank(last) { value = value.dropLast() }
-                found = Payload(decimal: value, of: "field \(name)")
+            let bytes = Array(name.utf8)
+            return head.withSpan { head in
+                var (found, start): (Payload?, Int) = (nil, 0)
+                while start <= head.count {
+                    let line = start..<head.endOfLine(from: start)
+                    start = line.upperBound + 2
+                    guard let value = head.value(ofField: bytes, in: line) else { continue }
+                    guard found == nil else { return .malformed("the head has more than one field \(name)") }
+                    found = Payload(decimal: head, value, of: "field \(name)")
+                }
+                return found ?? .malformed("the head has no field \(name)")
             }
-            return found ?? .malformed("the head has no field \(name)")
         }
 
-        private init(decimal digits: Slice<Bytes>, of place: String) {
-            guard (1...18).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else {
-                self = .malformed("\(place) is not a decimal byte count")
-                return
+        private init(decimal head: Span<UInt8>, _ digits: Range<Int>, of place: @autoclosure () -> String) {
+            var count = 0
+            for index in digits.prefix(19) {
+                let digit = head[index] &- 0x30
+                guard digit < 10, digits.count <= 18 else {
+                    self = .malformed("\(place()) is not a decimal byte count")
+                    return
+                }
+                count = count * 10 + Int(digit)
             }
-            self = .bytes(digits.reduce(0) { $0 * 10 + Int($1 - 0x30) })
+            self = digits.isEmpty ? .malformed("\(place()) is not a decimal byte count") : .bytes(count)
         }
     }
 
@@ -418,7 +436,7 @@ extension Frame {
 
 extension UInt8 {
     fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
-    fileprivate var lowercasedASCII: UInt8 { (0x41...0x5A).contains(self) ? self | 0x20 : self }
+    fileprivate var lowercasedASCII: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
 }
 
 extension CountedPayloadCodec: FrameLimitCodec {
@@ -429,4 +447,45 @@ extension CountedPayloadCodec: FrameLimitCodec {
     public mutating func setMaximumFrameSize(_ size: Int) {
         maximumFrameSize = min(max(size, maximumHeadSize), Self.most)
     }
+}
+
+extension Span<UInt8> {
+    /// Calls `body` with the range of each word, until it returns false. Words are separated by spaces or tabs.
+    fileprivate func forEachWord(_ body: (Range<Int>) -> Bool) {
+        var start = 0
+        for index in 0...count where index == count || self[index].isBlank {
+            if start < index, !body(start..<index) { return }
+            start = index + 1
+        }
+    }
+
+    /// The offset of the CRLF that ends the line from `start` on, or the end of the bytes.
+    fileprivate func endOfLine(from start: Int) -> Int {
+        var index = start
+        while index + 1 < count {
+            if self[index] == 0x0D, self[index + 1] == 0x0A { return index }
+            index += 1
+        }
+        return count
+    }
+
+    /// The value of the field in `line`, if its name is `name`, apart from the case of ASCII letters.
+    fileprivate func value(ofField name: [UInt8], in line: Range<Int>) -> Range<Int>? {
+        let colon = line.lowerBound + name.count
+        guard colon < line.upperBound, self[colon] == UInt8(ascii: ":") else { return nil }
+        for offset in 0..<name.count {
+            let byte = self[line.lowerBound + offset]
+            guard byte != UInt8(ascii: ":"), byte.lowercasedASCII == name[offset].lowercasedASCII else {
+                return nil
+            }
+        }
+        var (low, high) = (colon + 1, line.upperBound)
+        while low < high, self[low].isBlank { low += 1 }
+        while low < high, self[high - 1].isBlank { high -= 1 }
+        return low..<high
+    }
+}
+
+extension UInt8 {
+    fileprivate var isBlank: Bool { self == UInt8(ascii: " ") || self == UInt8(ascii: "\t") }
 }

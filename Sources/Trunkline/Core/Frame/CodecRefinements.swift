@@ -221,12 +221,27 @@ public protocol ServingCodec: FrameCodec {
     /// ``Client/serve(maximumConcurrent:maximumWaiting:_:)`` does not answer, and for every request that the server
     /// cancels. In protocols in which nothing follows a cancellation, return `nil` for ``ServingRefusal/cancelled``.
     ///
-    /// At most 8,192 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
+    /// A request with the ``Frame/malformedReason`` `illegalLength` is refused because of ``ServingRefusal/overloaded``, one
+    /// with another reason because of ``ServingRefusal/malformed``.
+    ///
+    /// At most 32,768 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
     ///
     /// - Parameters:
     ///   - request: The request of the server.
     ///   - reason: Why it is refused. Further reasons may be added later.
     func refusal(of request: Frame, because reason: ServingRefusal) -> Frame?
+
+    /// Notes that a request of the server gets no answer, so that the codec can forget what it remembers of it.
+    ///
+    /// Called on the codec of the link: for a request whose handler has returned `nil`, and for one that was dropped,
+    /// because ``refusal(of:because:)`` has returned `nil` or too many refusals wait. For every other request,
+    /// ``SentFrameCodec/noteSent(_:)`` notes its answer, unless the link ends. The default does nothing.
+    mutating func noteUnanswered(_ request: Frame)
+}
+
+extension ServingCodec {
+    /// Does nothing.
+    public mutating func noteUnanswered(_ request: Frame) {}
 }
 
 // MARK: - Links

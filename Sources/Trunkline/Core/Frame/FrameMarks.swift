@@ -53,13 +53,21 @@ extension Frame {
         /// (``ResponseMatching/serial(_:)``) must have more than twice as many serials as there are requests in flight
         /// (`options.requests.maximumInFlight`).
         case through
-        /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement.
+        /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement. Ranges may overlap,
+        /// be in any order, and contain serials that no request has. A response with more than ``maximumRanges`` ends the
+        /// link.
         case serials([ClosedRange<SerialNumber>])
         /// Matched in order: this many of the oldest requests, of the channel of the response if there are several.
         /// `.next(.max)` ends a channel.
         case next(Int)
         /// Every request of which at least one byte was written, on every channel.
         case all
+
+        /// The number of ranges that one response may name (``serials(_:)``): 16,384.
+        ///
+        /// A received response with more ends its link with the frame error `illegalLength`: which requests it answers
+        /// stays open, so those in flight fail with `overloaded`, fate `unknown`.
+        public static var maximumRanges: Int { 16_384 }
     }
 
     /// The requests that this received response answers, by default one. A codec sets it.

@@ -56,8 +56,8 @@ extension InFlightTable {
             if !isInOrder, range.contains(serial) { takeThrough(serial, types, unstarted, into: &answered) }
         case .serials(let ranges):
             guard !isInOrder else { break }
-            for range in ranges { takeAll(in: range, types, unstarted, into: &answered) }
-        case .all: takeAll(in: 0...SerialNumber.max, types, unstarted, into: &answered)
+            takeAll(in: ranges, types, unstarted, into: &answered)
+        case .all: takeIndexed(in: [0...SerialNumber.max], types, unstarted, into: &answered)
         }
         answered.requests.sort { $0.position < $1.position }
         return answered
@@ -100,18 +100,32 @@ extension InFlightTable {
         return true
     }
 
+    /// Takes the requests with numbers in `ranges`, in any order.
+    ///
+    /// Few numbers are looked up one by one. Otherwise, or if the peer has named as many numbers as there are places since
+    /// a frame was last written, they are searched in an index.
     private mutating func takeAll(
-        in range: ClosedRange<SerialNumber>,
+        in ranges: [ClosedRange<SerialNumber>],
         _ types: Set<UInt32>?,
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) {
-        if range.upperBound - range.lowerBound <= UInt64(slots.count) {
+        if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
+        let limit = max(64, slots.capacity)
+        var named = lookups.count
+        for range in ranges where named <= limit {
+            let width = range.upperBound - range.lowerBound
+            named = width < UInt64(limit) ? named + Int(width) + 1 : .max
+        }
+        visitedCount += ranges.count
+        guard named <= limit else {
+            takeIndexed(in: ranges, types, unstarted, into: &answered)
+            return
+        }
+        visitedCount += named - lookups.count
+        lookups.count = named
+        for range in ranges {
             for number in range { take(number, types, unstarted, into: &answered) }
-        } else {
-            for (number, _) in slots.sorted where range.contains(number) {
-                take(number, types, unstarted, into: &answered)
-            }
         }
     }
 
@@ -125,25 +139,172 @@ extension InFlightTable {
         into answered: inout AnsweredRequests
     ) {
         var isComplete = true
-        func take(_ number: SerialNumber) {
-            if let entry = self[number], entry.position >= unstarted { isComplete = false }
-            self.take(number, types, unstarted, into: &answered)
-        }
         if acknowledged.isOutOfOrder || acknowledged.types != types {
-            let age = age(of: serial)
-            for (number, _) in slots.sorted where self.age(of: number) >= age { take(number) }
+            isComplete = takeUpTo(serial, types, unstarted, into: &answered)
         } else {
             guard serial >= acknowledged.first, serial < next else { return }
-            for number in acknowledged.first...serial { take(number) }
+            visitedCount += Int(clamping: serial - acknowledged.first + 1)
+            for number in acknowledged.first...serial {
+                if let entry = self[number], entry.position >= unstarted { isComplete = false }
+                take(number, types, unstarted, into: &answered)
+            }
         }
         // Without a sequence, the order of numbers says nothing about the next acknowledgement.
         let isInSequence = isComplete && serial < next && free == nil
         acknowledged = Acknowledged(first: serial &+ 1, types: types, isOutOfOrder: !isInSequence)
     }
 
+    /// Takes the requests that are not younger than `serial`, wherever they are. Returns whether all of them were started.
+    private mutating func takeUpTo(
+        _ serial: SerialNumber,
+        _ types: Set<UInt32>?,
+        _ unstarted: OutboundPosition,
+        into answered: inout AnsweredRequests
+    ) -> Bool {
+        // Numbers behind the latest one were used before the end of the range was reached.
+        let last = latest
+        var ranges = [range.lowerBound...serial]
+        if serial > last {
+            ranges = [last + 1...serial]
+        } else if last < range.upperBound {
+            ranges.append(last + 1...range.upperBound)
+        }
+        let index = takeIndexed(in: ranges, types, unstarted, into: &answered)
+        if let oldest = index.oldestUnstarted { return age(of: serial) > age(of: oldest) }
+        return age(of: serial) >= age(of: index.latest)
+    }
+
+    /// The number that was used last.
+    private var latest: SerialNumber { next == range.lowerBound ? range.upperBound : next - 1 }
+
     /// How many numbers were used after `number`, across the end of the range.
     private func age(of number: SerialNumber) -> UInt64 {
-        let last = next == range.lowerBound ? range.upperBound : next - 1
+        let last = latest
         return number <= last ? last - number : last - range.lowerBound + (range.upperBound - number) + 1
+    }
+}
+
+// MARK: - The index
+
+extension InFlightTable {
+    /// What is known about the requests that can have been answered, until a further frame is written.
+    ///
+    /// Until then they only become fewer. So everything that a peer sends meanwhile costs one search of all requests for
+    /// each set of types, a step for each request that is answered, and a binary search for each range. Without an index,
+    /// each response that names many serials would search all requests.
+    struct Lookups: EmptyInitializable, Sendable {
+        /// No frame from here on had been written.
+        var unstarted = OutboundPosition.first
+        /// The count of numbers that were looked up one by one.
+        var count = 0
+        /// The latest one last.
+        var indexes: [StartedIndex] = []
+
+        /// The number of indexes that are kept: a protocol has few sets of types that are answered together.
+        static let maximumIndexes = 8
+    }
+
+    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered.
+    struct StartedIndex: Sendable {
+        let types: Set<UInt32>?
+        /// The number that was used last before the index was made.
+        let latest: SerialNumber
+        /// The number of the oldest request that was not started.
+        fileprivate(set) var oldestUnstarted: SerialNumber?
+        /// In ascending order. Those that were taken stay.
+        private var numbers: [SerialNumber] = []
+        /// For each place in `numbers`, itself, or a later place up to which everything was taken.
+        private var following: [Int] = []
+        private var remaining = 0
+
+        fileprivate init(_ types: Set<UInt32>?, latest: SerialNumber) { (self.types, self.latest) = (types, latest) }
+
+        fileprivate mutating func fill(_ numbers: [SerialNumber]) {
+            self.numbers = numbers.sorted()
+            following = Array(0...numbers.count)
+            remaining = numbers.count
+        }
+
+        var isEmpty: Bool { remaining == 0 }
+
+        /// Removes the first number in `range`, and returns it.
+        fileprivate mutating func popFirst(in range: ClosedRange<SerialNumber>, from start: inout Int?) -> SerialNumber?
+        {
+            guard remaining > 0 else { return nil }
+            let place = firstRemaining(from: start ?? partition(range.lowerBound))
+            guard place < numbers.count, numbers[place] <= range.upperBound else { return nil }
+            start = place + 1
+            following[place] = place + 1
+            remaining -= 1
+            return numbers[place]
+        }
+
+        /// The place of the first number that is not less than `number`.
+        private func partition(_ number: SerialNumber) -> Int {
+            var (low, high) = (0, numbers.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if numbers[middle] < number { low = middle + 1 } else { high = middle }
+            }
+            return low
+        }
+
+        /// The first place from `place` on that was not taken, or the count of places. Shortens the way for the next search.
+        private mutating func firstRemaining(from place: Int) -> Int {
+            var place = place
+            while following[place] != place {
+                following[place] = following[following[place]]
+                place = following[place]
+            }
+            return place
+        }
+    }
+
+    /// Takes the requests with numbers in `ranges`. Returns the index that was searched.
+    @discardableResult
+    private mutating func takeIndexed(
+        in ranges: [ClosedRange<SerialNumber>],
+        _ types: Set<UInt32>?,
+        _ unstarted: OutboundPosition,
+        into answered: inout AnsweredRequests
+    ) -> StartedIndex {
+        if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
+        var index: StartedIndex
+        if let place = lookups.indexes.firstIndex(where: { $0.types == types }) {
+            index = lookups.indexes.remove(at: place)
+        } else {
+            index = startedIndex(types, unstarted)
+        }
+        for range in ranges where !index.isEmpty {
+            visitedCount += 1
+            var start: Int?
+            while let number = index.popFirst(in: range, from: &start) {
+                visitedCount += 1
+                take(number, types, unstarted, into: &answered)
+            }
+        }
+        if lookups.indexes.count == Lookups.maximumIndexes { lookups.indexes.removeFirst() }
+        lookups.indexes.append(index)
+        return index
+    }
+
+    private mutating func startedIndex(_ types: Set<UInt32>?, _ unstarted: OutboundPosition) -> StartedIndex {
+        var index = StartedIndex(types, latest: latest)
+        var numbers: [SerialNumber] = []
+        visitedCount += slots.capacity
+        slots.forEach { number, slot in
+            switch slot {
+            case .inFlight(let entry) where entry.position >= unstarted:
+                if index.oldestUnstarted.map({ age(of: $0) < age(of: number) }) ?? true {
+                    index.oldestUnstarted = number
+                }
+            case .inFlight(let entry): if types?.contains(entry.type) ?? true { numbers.append(number) }
+            case .abandoned(_, let type, _): if types?.contains(type) ?? true { numbers.append(number) }
+            case .cancelFrame: if types == nil { numbers.append(number) }
+            case .released, .echo: break
+            }
+        }
+        index.fill(numbers)
+        return index
     }
 }

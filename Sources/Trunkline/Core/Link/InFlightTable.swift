@@ -50,7 +50,7 @@ package struct InFlightTable: Sendable {
     /// last one ended.
     private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition.first)
     /// The number of requests and numbers that searches have passed so far.
-    package private(set) var visitedCount = 0
+    package internal(set) var visitedCount = 0
     /// The number of abandoned requests that may still be answered.
     package internal(set) var abandonedCount = 0
     /// Matched by serial: the abandoned requests, and cancel frames, in the order in which their quarantine ends. Some may
@@ -64,6 +64,12 @@ package struct InFlightTable: Sendable {
         _modify { yield &rareCancellations.value }
     }
     private var rareCancellations = Rare<Cancellations>()
+    /// What responses that name many requests have found.
+    var lookups: Lookups {
+        get { rareLookups.value }
+        _modify { yield &rareLookups.value }
+    }
+    private var rareLookups = Rare<Lookups>()
     /// Whether responses are matched in order within their channels.
     package let hasChannels: Bool
     /// The channels, if responses are matched in order within them.

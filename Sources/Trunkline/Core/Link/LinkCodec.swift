@@ -114,6 +114,13 @@ package struct LinkCodec: Sendable {
         (codec as? any ServingCodec)?.refusal(of: request, because: reason)
     }
 
+    /// Notes that a request of the server gets no answer.
+    package mutating func noteUnanswered(_ request: Frame) {
+        guard var serving = take(as: (any ServingCodec).self) else { return }
+        serving.noteUnanswered(request)
+        codec = serving
+    }
+
     /// The final frame before an orderly close, or in answer to the frame by which the server ends the link; `nil` for
     /// none.
     package func closingFrame(answering farewell: Frame? = nil) -> Frame? {

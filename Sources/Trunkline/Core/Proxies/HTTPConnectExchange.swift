@@ -5,6 +5,8 @@ package struct HTTPConnectExchange: OpeningExchange {
     private let target: String
     private let credentials: ProxyCredentials?
     private var interimResponses = 0
+    /// How far the header was searched for its end, and whether the line there is empty so far.
+    private var searched = (count: 0, isLineEmpty: false)
 
     /// The most bytes of a header that is read.
     private static let maximumHeader = 16 * 1024
@@ -37,7 +39,7 @@ package struct HTTPConnectExchange: OpeningExchange {
         guard input.starts(with: "HTTP/1.".utf8.prefix(input.count)) else {
             throw .proxy(.protocolViolation, "the proxy does not speak HTTP")
         }
-        guard let end = Self.endOfHeader(in: input) else {
+        guard let end = endOfHeader(in: input) else {
             guard input.count < Self.maximumHeader else {
                 throw .proxy(.protocolViolation, "the answer of the HTTP proxy has a header of more than 16 KiB")
             }
@@ -93,16 +95,22 @@ package struct HTTPConnectExchange: OpeningExchange {
     }
 
     /// The index behind the empty line.
-    private static func endOfHeader(in input: ArraySlice<UInt8>) -> Int? {
-        var isLineEmpty = false
-        for index in input.indices {
-            if input[index] == 0x0A {
-                if isLineEmpty { return index + 1 }
+    private mutating func endOfHeader(in input: ArraySlice<UInt8>) -> Int? {
+        var (index, isLineEmpty) = (input.startIndex + searched.count, searched.isLineEmpty)
+        while index < input.endIndex {
+            let byte = input[index]
+            index += 1
+            if byte == 0x0A {
+                if isLineEmpty {
+                    searched = (0, false)
+                    return index
+                }
                 isLineEmpty = true
-            } else if input[index] != 0x0D {
+            } else if byte != 0x0D {
                 isLineEmpty = false
             }
         }
+        searched = (input.count, isLineEmpty)
         return nil
     }
 }

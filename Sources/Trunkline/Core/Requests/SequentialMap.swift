@@ -142,6 +142,14 @@ package struct SequentialMap<Value> {
         ring.compactMap { $0.value.flatMap(transform) } + stragglers.values.compactMap(transform)
     }
 
+    /// Calls `body` with every key and its value, in any order.
+    package func forEach(_ body: (_ key: UInt64, _ value: Value) -> Void) {
+        for slot in ring {
+            if let value = slot.value { body(slot.key, value) }
+        }
+        for (key, value) in stragglers { body(key, value) }
+    }
+
     /// Every key with its value, in ascending order of the keys.
     package var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }

@@ -95,7 +95,7 @@ package struct ServerCalls: Sendable {
     package static let firstID = RequestID(3 << 62)
 
     /// How many refusals may wait to be written. A server that sends requests and never reads must not fill the memory.
-    package static let maximumRefusals = 8192
+    package static let maximumRefusals = 32_768
 
     package init() {}
 
@@ -129,7 +129,7 @@ package struct ServerCalls: Sendable {
         let key = Key(of: request)
         guard ids[key] == nil else { return .repeated }
         counts.received += 1
-        if request.malformedReason != nil { return .refused(.malformed) }
+        if let reason = request.malformedReason { return .refused(reason == .illegalLength ? .overloaded : .malformed) }
         guard let limits else { return .refused(.notServed) }
         let cost = OutboundQueue.cost(of: request)
         let mayStart = waitingCount == 0 && occupiedCount < limits.maximumConcurrent
