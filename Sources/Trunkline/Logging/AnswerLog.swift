@@ -198,8 +198,8 @@ struct AnswerLog: Sendable {
         write(&strays, "responses.unknown") { topic, _ in
             let count = LogText.count(topic.count, "error")
             let text =
-                "the server reported \(count)\(topic.span(now)) that no request was waiting for (\(topic.list)); the"
-                + " latest: \(latestStray). It may not have been able to read a request, which then gets no response"
+                "the server reported \(count)\(topic.span(now)) that no request was waiting for (\(topic.list));"
+                + " \(topic.latest(now)): \(latestStray). It may not have been able to read a request, which then gets no response"
             return (.warning, text)
         }
         write(&undecodable, "responses.undecodable") { topic, _ in
