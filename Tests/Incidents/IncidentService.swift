@@ -20,7 +20,7 @@ import TrunklineTelemetry
         self.settings = settings
         let (layout, options) = (settings.layout, settings.options)
         var endpoints = try settings.all("--endpoint").map { try Endpoint(parsing: $0) }
-        endpoints += settings.all("--command").map { .command("sh", ["-c", $0]) }
+        endpoints += settings.all("--command").map { Endpoint.command("sh", ["-c", $0]) }
         if settings.has("--cluster") {
             let list = endpoints.map { ClusterEndpoint($0) }
             let discovery = settings["--list"].map { Discovery.file($0) } ?? .static(list)

@@ -259,12 +259,12 @@ import TrunklineTelemetry
         // It serves, and has not received a request.
         metrics.serving.maximumConcurrent = 64
         metrics.cache.misses = 1
-        for duration in [\Client.Metrics.queueDurations, \.connection.pingDurations, \.connection.turnDurations] {
+        for duration in [\Client.Metrics.queueDurations, \.tryDurations] {
             metrics[keyPath: duration].record(.milliseconds(1))
         }
         #expect(lines(with: "trunkline_server_request_") == 13 && lines(with: "trunkline_cache_") == 6)
         #expect(lines(with: "trunkline_server_request_refused_total{") == 4)
-        #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 4)
+        #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 3)
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.

@@ -5,10 +5,12 @@ extension Cluster {
     // MARK: Lists
 
     /// Uses a complete list of servers. An empty one changes nothing.
-    func use(_ list: [ClusterEndpoint]) {
+    ///
+    /// - Parameter isWhole: Whether the discovery has reported no error beside the list.
+    func use(_ list: [ClusterEndpoint], isWhole: Bool) {
         guard lifecycle < .closing else { return }
         guard !list.isEmpty else { return discoveryFailed(EmptyDiscovery()) }
-        noteList()
+        if isWhole { discoveryWorks() }
         var seen: Set<Endpoint> = []
         servers.found = list.filter { seen.insert($0.endpoint).inserted }
         let wanted = subset(of: servers.found)
@@ -62,17 +64,11 @@ extension Cluster {
         tell(.discoveryFailed(error))
     }
 
-    /// Notes that the discovery has found a list. A source that has found only a part of the servers also reports an error,
-    /// right after the list: then it still fails. So that is decided after the facts that it tells at the same time.
-    private func noteList() {
+    /// The discovery works.
+    private func discoveryWorks() {
         servers.discoveryError = nil
-        if servers.discoveryFailingSince != nil { facts.tell(.discoveryWorks(failures: servers.discoveryFailures)) }
-    }
-
-    /// The discovery had found a list when it had failed so often.
-    func discoveryWorks(_ failures: Int) {
-        guard failures == servers.discoveryFailures, let since = servers.discoveryFailingSince.take() else { return }
-        if lifecycle == .open { tell(.discoveryRecovered(after: loop.now.since(since))) }
+        guard let since = servers.discoveryFailingSince.take() else { return }
+        tell(.discoveryRecovered(after: loop.now.since(since)))
     }
 
     /// The servers of a list that this cluster uses.

@@ -165,11 +165,14 @@ public actor Cluster {
         beginMaintenance()
         let hasFound = Lock(false)
         // The latest list that the cluster has not taken yet: a source may find lists faster than they can be used.
-        let latest = Lock<[ClusterEndpoint]?>(nil)
+        let latest = Lock<FoundServers?>(nil)
+        let failures = Lock(0)
         let receiver = DiscoveryReceiver(loop: loop, alarm: refresh) { [facts] list in
             hasFound.withLock { $0 = true }
-            if latest.withLock({ exchange(&$0, with: list) }) == nil { facts.tell(.found(latest)) }
+            let found = FoundServers(list, failures)
+            if latest.withLock({ exchange(&$0, with: found) }) == nil { facts.tell(.found(latest)) }
         } failed: { [facts] in
+            failures.withLock { $0 += 1 }
             facts.tell(.discoveryFailed($0))
         }
         // Ends when the discovery has no more lists, or when the cluster is closed or deallocated, which cancels it. It
@@ -208,9 +211,9 @@ extension Cluster: LoopActor {
     private func perform(_ fact: ClusterFact) {
         switch fact {
         case .begun: beginDiscovery()
-        case .found(let latest): if let list = latest.withLock({ $0.take() }) { use(list) }
+        case .found(let latest):
+            if let found = latest.withLock({ $0.take() }) { use(found.list, isWhole: found.isWhole) }
         case .discoveryFailed(let error): discoveryFailed(error)
-        case .discoveryWorks(let failures): discoveryWorks(failures)
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)

@@ -3,11 +3,9 @@ enum ClusterFact: Sendable {
     /// The cluster is used for the first time.
     case begun
     /// The discovery has a complete list. Taken out of its place when the cluster uses it.
-    case found(Lock<[ClusterEndpoint]?>)
+    case found(Lock<FoundServers?>)
     /// The discovery failed, and continues or is begun again.
     case discoveryFailed(any Error)
-    /// The discovery has a list. It works unless it has failed more often since.
-    case discoveryWorks(failures: Int)
     /// A link of a server takes requests, or no longer does.
     case linkChanged(member: UInt64, link: UInt64, isReady: Bool)
     /// An attempt failed, or a link ended.
@@ -18,6 +16,24 @@ enum ClusterFact: Sendable {
     case probeEnded(UInt64, Bool?)
     /// All links of a server for ordinary requests are at their limit, or all those for large ones are in use.
     case isFull(UInt64, ofLarge: Bool)
+}
+
+/// A complete list of servers.
+struct FoundServers: Sendable {
+    let list: [ClusterEndpoint]
+    /// How often the discovery has failed.
+    private let failures: Lock<Int>
+    /// How often it had failed when it found the list.
+    private let count: Int
+
+    init(_ list: [ClusterEndpoint], _ failures: Lock<Int>) {
+        (self.list, self.failures) = (list, failures)
+        count = failures.withLock { $0 }
+    }
+
+    /// Whether no error has followed the list. A source that has found only a part of the servers reports an error too,
+    /// right after the list.
+    var isWhole: Bool { failures.withLock { $0 } == count }
 }
 
 /// The way from callers and clients to their cluster.

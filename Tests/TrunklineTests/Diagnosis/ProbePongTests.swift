@@ -36,7 +36,7 @@ struct ProbePongTests {
     }
 
     /// Such a server was healthy, although a client finds its answers to belong to other pings.
-    @Test(arguments: [(SerialNumber(1), ["wrong_serial"]), (0, [])])
+    @Test(arguments: [(1, ["wrong_serial"]), (0, [])] as [(SerialNumber, [String])])
     func anAnswerHasTheSerialOfItsPingOrNone(offset: SerialNumber, problems: [String]) async throws {
         try await withLoopbackServer(speaking: ShiftingCodec(offset: offset)) { server in
             var probe = Probe(of: server.endpoint, speaking: .standard)
