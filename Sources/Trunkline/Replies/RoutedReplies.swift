@@ -343,7 +343,9 @@ final class RoutedReplies: ReplySource {
             }
             switch step {
             case .take(let replies, let number): return (replies, number)
-            case .fail(let error), .abandon(let error): throw error.withFate(.notSent)
+            // After an error response, the reply has ended, as it has for an upload of a client.
+            case .fail(let error), .abandon(let error):
+                throw error.code == .rejected ? .replyEnded : error.withFate(.notSent)
             case .end, .awaitHandover, .wait:
                 if let wait { await wait.alarm.wait(until: .distantFuture) } else { wait = beginWait(.distantFuture) }
             }

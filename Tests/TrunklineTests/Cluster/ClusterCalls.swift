@@ -219,7 +219,9 @@ struct ClusterCalls: Sendable {
             outcomes.append(Outcome(body: body, isOneWay: true, isPiece: true, mostTries: .max, result: result))
             guard case .failure(let error) = result else { continue }
             world.count("piece \(error.code) \(error.fate)")
-            if error.fate == .answered { world.violated("a piece failed with the fate of its request: \(error)") }
+            if error.fate == .answered || error.code == .rejected {
+                world.violated("a piece failed with the error of its request: \(error)")
+            }
             break
         }
         return outcomes
