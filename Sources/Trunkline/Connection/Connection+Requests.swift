@@ -305,6 +305,7 @@ extension Connection {
         if link.exchangesDatagrams, taken.answers > 0 {
             link.window.answered(taken.answers, unanswered: link.state.machine.count)
         }
+        if let dropped = taken.dropped { note(dropped, link) }
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if taken.lastFrame != nil {
@@ -313,8 +314,13 @@ extension Connection {
         if !link.isDraining {
             if taken.answers > 0 { noteAnswer(link) }
             // After the frames that came with it: these belong to the link that now drains.
-            if let lastFrame = taken.lastFrame { leave(lastFrame, session, finalFrame: taken.finalFrame) }
-        } else if let finalFrame = taken.finalFrame {
+            if let lastFrame = taken.lastFrame {
+                // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
+                leave(lastFrame, session, finalFrame: link.exchangesDatagrams ? nil : taken.finalFrame)
+            }
+        } else if let finalFrame = taken.finalFrame,
+            !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
+        {
             endDraining(session, finalFrame)
         }
         if let violation = taken.violation { lose(session, violation) }

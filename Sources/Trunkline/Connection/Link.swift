@@ -138,7 +138,11 @@ final class Link {
         self.transport = transport
         secured = transport as? SecuredTransport
         state = State(attempt.endpoint, path.remote, machine, LinkCodec(codec.base))
-        if exchangesDatagrams { state.codec.useDatagrams() }
+        state.examinesResponses = codec.checksResponses || exchangesDatagrams
+        if exchangesDatagrams {
+            state.dropsMismatches = true
+            state.codec.useDatagrams()
+        }
     }
 
     /// Goes on over TLS.
@@ -232,6 +236,11 @@ final class Link {
         var heldWrites = Deque<(id: RequestID, mark: Int)>()
         /// Whether the outbound queue has reached the high watermark and is not below the low one again.
         var isAboveWatermark = false
+        /// Whether responses are looked at before they end their requests: to compare them, or to drop malformed ones.
+        var examinesResponses = false
+        /// Whether a response that cannot be right is dropped, and its request goes on waiting: the link exchanges
+        /// datagrams, and anybody may have sent this one.
+        var dropsMismatches = false
         /// The frames received while the owner was paused.
         var held = Held()
 
@@ -447,11 +456,19 @@ extension Link.State {
 // MARK: - Reading
 
 extension Link {
-    /// Datagrams that were no frames. An object, so that the results of other links have no room for it.
+    /// Datagrams that were no frames, or no responses to the requests with their serials. An object, so that the results
+    /// of other links have no room for it.
     final class Dropped {
-        var count = 0
-        /// Why the latest was none.
-        var reason = FrameError(.malformed, "")
+        private(set) var count = 0
+        /// Why the latest was dropped.
+        private(set) var reason = FrameError(.malformed, "")
+
+        static func note(_ reason: FrameError, in dropped: inout Dropped?) {
+            let all = dropped ?? Dropped()
+            all.count += 1
+            all.reason = reason
+            dropped = all
+        }
     }
 
     /// The result of a `read`, apart from its frames.
@@ -578,10 +595,7 @@ extension Link.State {
             codec = codecBefore
             received.stopAwaiting()
             _ = received.discard(received.count)
-            let dropped = result.dropped ?? Link.Dropped()
-            dropped.count += 1
-            dropped.reason = error
-            result.dropped = dropped
+            Link.Dropped.note(error, in: &result.dropped)
         }
         return (count, true, nil)
     }

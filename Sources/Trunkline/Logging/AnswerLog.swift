@@ -1,5 +1,5 @@
-/// The lines about what the server answered: error responses, responses that no request was waiting for, and responses
-/// that their callers could not decode, and datagrams that were none. The first at once, summaries of what follows.
+/// The lines about what the server answered: error responses, responses that no request was waiting for, responses that
+/// their callers could not decode, and datagrams that were dropped. The first at once, summaries of what follows.
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
@@ -21,6 +21,9 @@ struct AnswerLog: Sendable {
             case .others: "others"
             }
         }
+
+        /// Whether the datagrams were complete frames, but no responses to their requests.
+        var isMismatch: Bool { [.dropped(.responseMismatch), .dropped(.unrelatedResponse)].contains(self) }
     }
 
     /// A kind of line: what was counted since the latest one.
@@ -147,9 +150,7 @@ struct AnswerLog: Sendable {
             &unknown,
             "responses.unknown",
             { topic, all in
-                let isUnusual =
-                    topic.count >= Self.fewest
-                    && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
+                let isUnusual = Self.isUnusual(topic.count, among: all)
                 let latest = latestUnknown.map { "serial \($0.serial) on session \($0.session)" } ?? ""
                 let count = LogText.count(topic.count, "response")
                 let text =
@@ -167,12 +168,27 @@ struct AnswerLog: Sendable {
             return (.warning, text)
         }
         let latestDropped = latestDropped.map { "\($0)" } ?? ""
-        write(&dropped, "datagrams.dropped") { topic, _ in
-            let count = LogText.count(topic.count, "datagram")
-            let text =
-                "\(count) from the server\(topic.span(now)) were no complete frames and were dropped; the latest:"
-                + " \(latestDropped). The server speaks another protocol, or sends several frames or a part of one"
-            return (.warning, text)
-        }
+        write(
+            &dropped,
+            "datagrams.dropped",
+            { topic, all in
+                let count = LogText.count(topic.count, "datagram from the server was", "datagrams from the server were")
+                let text = "\(count) dropped\(topic.span(now)): \(topic.list); the latest: \(latestDropped)."
+                guard topic.kinds.keys.allSatisfy(\.isMismatch) else {
+                    let advice = " The server speaks another protocol, or sends several frames or a part of one"
+                    return (.warning, text + advice)
+                }
+                let advice =
+                    " They are no responses to the requests with their serials, which go on waiting: copies, late"
+                    + " responses, or forgeries"
+                return (Self.isUnusual(topic.count, among: all) ? .warning : .info, text + advice)
+            },
+            counting: dropped.count
+        )
+    }
+
+    /// Whether so many unexpected responses among `all` call for a look.
+    private static func isUnusual(_ count: Int, among all: Int?) -> Bool {
+        count >= fewest && all.map { Double(count) >= unusualShare * Double($0) } ?? false
     }
 }

@@ -155,7 +155,8 @@ public struct ClientEvent: Sendable {
         case lateResponse(id: RequestID)
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice.
         case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID)
-        /// Datagrams from the server were dropped because they were not complete frames, the latest for this reason.
+        /// Datagrams from the server were dropped, the latest for this reason: they were not complete frames, or not valid
+        /// responses to the requests with their serials.
         indirect case datagramsDropped(Int, Endpoint, FrameError)
         /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
         /// `protocolViolation`.

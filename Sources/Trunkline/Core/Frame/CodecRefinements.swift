@@ -173,12 +173,19 @@ public protocol ResponseCheckingCodec: FrameCodec {
     /// Called on the event loop, on the codec of the link, for every response and every part whose request is in
     /// flight. Frames with a ``Frame/malformedReason`` are not checked.
     ///
-    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch`` for a response that belongs to another request. The
-    ///   consequences depend on how responses are matched:
-    ///   - By serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on the server
-    ///     and its serial is quarantined.
-    ///   - In order: the link ends, because every later response would go to the wrong request too.
-    ///   - In a handshake: the attempt fails.
+    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch``, or another code, for a response that belongs to another
+    ///   request. The consequences depend on the link and on how responses are matched:
+    ///   - In datagrams (`udp://`), anyone can copy, delay or forge a response, so it proves nothing: it is dropped and
+    ///     counted (``Connection/Metrics-swift.struct/droppedDatagrams``), and the request goes on waiting (RFC 2865 §3,
+    ///     RFC 5452 §9.1). The same in a handshake. A malformed response or part is dropped, too.
+    ///   - In a stream, by serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on
+    ///     the server and its serial is quarantined.
+    ///   - In a stream, in order: the link ends, because every later response would go to the wrong request too.
+    ///   - In a stream, in a handshake: the attempt fails.
+    ///
+    ///   Throw ``FrameError/Code-swift.enum/unrelatedResponse`` for a response that no request waits for, although its
+    ///   serial, or its place in the order, is that of one. In a stream, too, it is then discarded and counted
+    ///   (``Client/Metrics-swift.struct/unknownResponses``), and the request goes on waiting.
     func check(_ response: Frame, against request: Frame) throws(FrameError)
 
     /// Whether ``check(_:against:)`` is called; `true` by default.

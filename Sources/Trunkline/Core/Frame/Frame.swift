@@ -79,6 +79,7 @@ public struct Frame: Sendable, Hashable {
     /// - If the reason is `illegalLength`, the frame exceeds a limit of this side, and the code is `overloaded` instead.
     /// - A response or part without a request is counted (`unknownResponses`).
     /// - A push appears as a gap in the streams of pushes.
+    /// - A response or part in a datagram (`udp://`) fails no request: it is dropped, because anyone can have sent it.
     ///
     /// A ``Connection`` that is used alone delivers the frame. ``DelimitedCodec`` sets the reason `illegalLength`,
     /// layouts set `unknownType` and `missingBody`, and custom codecs may set any. ``Connection/write(_:)`` rejects a
@@ -121,6 +122,8 @@ public struct Frame: Sendable, Hashable {
         /// The server sends no more responses on the link, not even to requests in flight. The client sends its closing
         /// frame (``ClosingCodec``) and closes the link. Requests that were written at least in part, and that the frame
         /// does not answer, fail with `connectionLost`, fate `unknown`; the others go out on the next link.
+        ///
+        /// In datagrams, which anyone can forge, it has the effect of ``whenAnswered``.
         case now
         /// The server still answers the requests in flight. The client establishes the next link and then uses this one
         /// no longer; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
