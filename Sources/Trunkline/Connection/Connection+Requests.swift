@@ -527,7 +527,10 @@ extension Connection {
     /// Releases the serials whose quarantine is over.
     func endQuarantines() {
         let now = loop.turnTime
-        for link in links.all { link.state.machine.endQuarantine(at: now) }
+        for link in links.all {
+            link.state.machine.endQuarantine(at: now)
+            link.state.noteEnds()
+        }
     }
 
     // MARK: Counts

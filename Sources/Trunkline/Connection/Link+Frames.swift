@@ -286,6 +286,7 @@ extension Link.State {
             }
         }
         taken.endPushes()
+        noteEnds()
         events = exchange(&taken.events, with: [])
     }
 

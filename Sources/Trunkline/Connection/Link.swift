@@ -253,7 +253,18 @@ final class Link {
             (self.endpoint, self.remote) = (endpoint, remote)
             self.machine = machine
             self.codec = codec
+            if codec.notesEnded { self.machine.reportEnds() }
         }
+
+        /// Goes on with another copy of the codec, which knows nothing of the requests on the link.
+        mutating func replaceCodec(by fresh: LinkCodec) {
+            codec = fresh
+            if codec.notesEnded { machine.reportEnds() }
+        }
+
+        /// Tells the codec which requests have ended.
+        @inline(__always)
+        mutating func noteEnds() { if codec.notesEnded { codec.noteEnded(machine.takeEnded()) } }
     }
 
     /// Reading from a link that can no longer be written to.
@@ -375,6 +386,7 @@ extension Link.State {
             result.isSkipped = true
             return
         }
+        noteEnds()
         if link.isReady { result.isLookSooner = machine.willWrite(at: loop.turnTime) }
         defer { machine.noteWrites(at: loop.now) }
         let (transport, secured) = (link.transport, link.secured)

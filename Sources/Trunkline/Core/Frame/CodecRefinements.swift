@@ -147,6 +147,28 @@ public protocol SentFrameCodec: FrameCodec {
     mutating func noteSent(_ frame: Frame)
 }
 
+/// A codec that learns when nothing more can arrive for a request that was sent, so that it can drop what it has kept for
+/// it.
+///
+/// Conform, together with ``SentFrameCodec``, in a protocol matched by serial whose codec keeps state for each request: the
+/// type of a request, for example, by which its response is decoded. Matched in order, no such call is necessary, and none
+/// is made: each request has one response, also if it was abandoned, and the state can be dropped with it.
+public protocol EndedRequestCodec: FrameCodec {
+    /// Notes that the request with `serial`, which was noted as sent on this link, has ended and that its serial is free
+    /// for another request.
+    ///
+    /// Called on the codec of the link, exactly once for each request whose first byte was written: when its response has
+    /// been decoded and handled or, if the client has abandoned it, when the late response arrives or its quarantine ends
+    /// (`options.requests.quarantine`). Until then a response may have to be decoded, so the state must last. A request that
+    /// was sent several times in datagrams ends once, 10 s after its response, because another one may come. A cancel frame
+    /// with a serial of its own (``CancelKind``) ends, too.
+    ///
+    /// The call comes before ``SentFrameCodec/noteSent(_:)`` of the next request with the same serial. It does not come for
+    /// requests that were never written, for one-way messages, for parts of requests, on a test server, and for what is
+    /// still on a link when the codec of the link is dropped: when the link ends, and when `startTLS()` replaces the codec.
+    mutating func noteEnded(_ serial: SerialNumber)
+}
+
 /// A codec of a protocol in which the client sends window updates: during a reply, it tells the server how many more
 /// bytes of the reply it accepts.
 ///

@@ -73,7 +73,8 @@ extension InFlightTable {
     ) -> Bool {
         switch slots[number] {
         case .inFlight(let entry)?:
-            guard entry.position < unstarted, types?.contains(entry.type) ?? true, remove(number) != nil else {
+            guard entry.position < unstarted, types?.contains(entry.type) ?? true, remove(number, wasSent: true) != nil
+            else {
                 return false
             }
             answered.requests.append(

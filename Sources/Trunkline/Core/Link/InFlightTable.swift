@@ -41,7 +41,14 @@ package struct InFlightTable: Sendable {
     var next: SerialNumber
     /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
     /// then `next` is near a free number.
-    private(set) var free: Deque<SerialNumber>?
+    private(set) var free: Deque<SerialNumber>? {
+        didSet { isFreeWatched = hasChannels || reportsEnds || free != nil }
+    }
+    /// Whether anything is to be done when a number becomes free, apart from its removal.
+    private var isFreeWatched = false
+    /// Matched by serial: whether the numbers of requests that were sent are collected in `ends` when they become free.
+    private var reportsEnds = false
+    private var ends = Rare<Ends>()
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
     /// Matched in order: every lower number has been removed or abandoned.
@@ -84,6 +91,7 @@ package struct InFlightTable: Sendable {
         case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
         next = firstSerial ?? range.lowerBound
+        isFreeWatched = hasChannels
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
@@ -184,15 +192,20 @@ package struct InFlightTable: Sendable {
 
     /// Notes that a number has been removed.
     ///
-    /// - Parameter wasAbandoned: Whether it was that of an abandoned request.
+    /// - Parameters:
+    ///   - wasAbandoned: Whether it was that of an abandoned request.
+    ///   - wasSent: Whether at least one byte of its frame was written.
     @inline(__always)
-    mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false) {
-        if hasChannels || free != nil { noteFreeAmongMany(number, wasAbandoned: wasAbandoned) }
+    mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false, wasSent: Bool = true) {
+        if isFreeWatched { noteFreeAmongMany(number, wasAbandoned: wasAbandoned, wasSent: wasSent) }
     }
 
     @inline(never)
-    private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool) {
+    private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool, wasSent: Bool) {
         if hasChannels { leaveChannel(number, wasAbandoned: wasAbandoned) }
+        if reportsEnds, ends.isInitial || ends.value.unreported.remove(number) == nil, wasSent {
+            ends.value.numbers.append(number)
+        }
         if free == nil { return }
         free?.append(number)
         if UInt64(slots.count) < span / 4 { free = nil }
@@ -212,6 +225,29 @@ package struct InFlightTable: Sendable {
         guard !isInOrder else { return }
         (next, free) = (range.lowerBound, nil)
         acknowledged.isOutOfOrder = true
+    }
+
+    // MARK: The ends of requests
+
+    private struct Ends: EmptyInitializable, Sendable {
+        /// The numbers that have become free since `takeEnded`.
+        var numbers: [SerialNumber] = []
+        /// The numbers of requests that are not to be reported.
+        var unreported: Set<SerialNumber> = []
+    }
+
+    /// Reports from now on the numbers of requests that were sent, when they become free, unless responses are matched in
+    /// order. Those that are held now are not reported.
+    package mutating func reportEnds() {
+        guard !isInOrder else { return }
+        (reportsEnds, isFreeWatched) = (true, true)
+        ends = Rare()
+        if !slots.isEmpty { ends.value.unreported = Set(slots.sorted.map(\.key)) }
+    }
+
+    /// Returns the numbers of sent requests that have become free since the last call, each once, in that order.
+    package mutating func takeEnded() -> [SerialNumber] {
+        ends.isInitial || ends.value.numbers.isEmpty ? [] : exchange(&ends.value.numbers, with: [])
     }
 
     // MARK: Responses
@@ -340,13 +376,13 @@ package struct InFlightTable: Sendable {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
-    /// Removes a request, of which nothing was sent, or which was answered. Its number becomes free, unless another answer
-    /// may come.
-    package mutating func remove(_ number: SerialNumber) -> Entry? {
+    /// Removes a request, of which nothing was sent, or which was answered (`wasSent`). Its number becomes free, unless
+    /// another answer may come.
+    package mutating func remove(_ number: SerialNumber, wasSent: Bool = false) -> Entry? {
         guard let entry = self[number] else { return nil }
         if !kept.isEmpty, leaveKept(number, entry) { return entry }
         slots.remove(number)
-        noteFree(number)
+        noteFree(number, wasSent: wasSent)
         return entry
     }
 
@@ -451,7 +487,7 @@ package struct InFlightTable: Sendable {
         for (number, slot) in slots.sorted {
             guard case .inFlight(let entry) = slot, entry.position >= position else { continue }
             slots.remove(number)
-            noteFree(number)
+            noteFree(number, wasSent: false)
             dropKept(number)
             removed.append(entry)
         }

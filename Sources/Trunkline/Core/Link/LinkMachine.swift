@@ -565,6 +565,14 @@ package struct LinkMachine: Sendable {
         return (timeouts, givenUp.stalls >= max(1, maximumStalls))
     }
 
+    // MARK: Ends
+
+    /// See `InFlightTable.reportEnds`. To be called for each codec that the link gets, if it learns of ends.
+    package mutating func reportEnds() { requests.reportEnds() }
+
+    /// See `InFlightTable.takeEnded`.
+    package mutating func takeEnded() -> [SerialNumber] { requests.takeEnded() }
+
     // MARK: Time
 
     /// Frees the serial numbers whose quarantine has ended.
