@@ -27,7 +27,8 @@ struct LinkRules: Sendable {
         stepObservation = observation?.wantsSteps == true ? observation : nil
         keepsLateResponses = options.requests.lateResponse != nil
         checksResponses = codec.checksResponses
-        keepsRequests = checksResponses || options.requests.cancelling != nil
+        keepsRequests =
+            checksResponses || options.requests.cancelling != nil || codec.numbering.extraBits > 0
         isInOrder = codec.matching.isInOrder
         isByChannel = codec.matching == .inOrderByChannel
         looksAlike = codec.pongsLookLikePings
@@ -376,6 +377,9 @@ extension Link.State {
 
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
     private mutating func mismatch(of frame: Frame, with number: SerialNumber, _ rules: LinkRules) -> FrameError? {
+        guard machine.serialExtension.matches(frame) else {
+            return FrameError(.unrelatedResponse, "only the low 64 bits of its serial number are those of a request")
+        }
         if let malformedReason = frame.malformedReason {
             return dropsMismatches ? .malformed(frame, malformedReason) : nil
         }
@@ -394,7 +398,7 @@ extension Link.State {
     /// waiting with its serial: it may be a copy or a forgery, and the right one may still come. Returns whether they do
     /// not agree.
     private mutating func refuse(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
-        guard rules.checksResponses || frame.malformedReason != nil,
+        guard rules.checksResponses || frame.malformedReason != nil || !machine.serialExtension.isEmpty,
             case .request(let entry, let number) = machine.match(key(of: frame, rules), at: taken.now),
             let mismatch = mismatch(of: frame, with: number, rules)
         else { return false }

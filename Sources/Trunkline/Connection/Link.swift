@@ -118,6 +118,7 @@ final class Link {
         path: LinkPath,
         quarantine: Duration,
         maximumDatagramSize: Int,
+        randomBits: @escaping @Sendable () -> UInt64,
         at now: Instant
     ) {
         establishedAt = now
@@ -132,13 +133,16 @@ final class Link {
             quarantine: quarantine,
             firstSerial: codec.matching.firstHandshakeSerial,
             maximumInFlightPerChannel: codec.maximumInFlightPerChannel,
-            maximumFrameSize: transport.exchangesDatagrams ? maximumDatagramSize : .max
+            maximumFrameSize: transport.exchangesDatagrams ? maximumDatagramSize : .max,
+            numbering: codec.numbering,
+            randomBits: randomBits
         )
         session = attempt.id
         self.transport = transport
         secured = transport as? SecuredTransport
         state = State(attempt.endpoint, path.remote, machine, LinkCodec(codec.base))
-        state.examinesResponses = codec.checksResponses || exchangesDatagrams
+        let hasWideSerials = !machine.serialExtension.isEmpty
+        state.examinesResponses = codec.checksResponses || exchangesDatagrams || hasWideSerials
         if exchangesDatagrams {
             state.dropsMismatches = true
             state.codec.useDatagrams()

@@ -90,6 +90,29 @@ public protocol PipeliningCodec: FrameCodec {
     func mayPipeline(behind request: Frame) -> Bool
 }
 
+/// A codec that decides how the serial numbers of its requests are chosen: drawn at random, so that they cannot be guessed,
+/// or wider than 64 bits.
+///
+/// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense against
+/// forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452 §9.2), and the
+/// transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other is discarded and
+/// counted (``Connection/Metrics-swift.struct/droppedDatagrams``).
+public protocol SerialNumberingCodec: FrameCodec {
+    /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the system,
+    /// instead of counted; `true` by default. A simulated network draws them from its seed.
+    ///
+    /// Serials then have no order, so a response that answers the requests with earlier serials
+    /// (``Frame/Answers/through``) answers one request only.
+    var usesRandomSerials: Bool { get }
+
+    /// The number of bits of a serial, at most 128; 64 by default, whatever the range is.
+    ///
+    /// If it is more than 64, the codec encodes and decodes ``Frame/wideSerial`` in place of ``Frame/serial``, and the range
+    /// of ``matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and different for every
+    /// serial and link, also if serials are counted. The client then keeps every request until it is answered.
+    var serialBits: Int { get }
+}
+
 /// A codec of a protocol with several channels on one link, in each of which the server answers in the order of the
 /// requests (``ResponseMatching/inOrderByChannel``). A slow channel does not hold up the others.
 ///
@@ -421,6 +444,14 @@ public protocol ServerSideCodec: FrameCodec {
 extension ChannelCodec {
     /// No limit for a channel alone.
     public var maximumInFlightPerChannel: Int { .max }
+}
+
+extension SerialNumberingCodec {
+    /// `true`: serials are drawn at random.
+    public var usesRandomSerials: Bool { true }
+
+    /// 64: serials are no wider than ``SerialNumber``.
+    public var serialBits: Int { 64 }
 }
 
 extension CancellingCodec {

@@ -11,6 +11,7 @@ package final class FrameMarks: Sendable, Hashable {
         var reason: ServerReason?
         var isFateUnknown = false
         var cancelledSerial: SerialNumber?
+        var highSerial: UInt64 = 0
     }
 
     @usableFromInline
@@ -35,6 +36,32 @@ extension Frame {
         change(&content)
         setNamed(fields, content == FrameMarks.Content() ? nil : FrameMarks(content))
     }
+}
+
+// MARK: - Serials of more than 64 bits
+
+extension Frame {
+    /// The serial number with all its bits, in protocols whose serials have more than 64 (``SerialNumberingCodec``). Its low
+    /// 64 bits are ``serial``.
+    ///
+    /// The client sets it on the frames that it sends, for the codec to encode, and compares it in responses, in which the
+    /// codec sets it.
+    public var wideSerial: UInt128 {
+        get { UInt128(highSerial) << 64 | UInt128(serial) }
+        set {
+            serial = SerialNumber(truncatingIfNeeded: newValue)
+            highSerial = UInt64(truncatingIfNeeded: newValue >> 64)
+        }
+    }
+
+    /// The bits of the serial above 64.
+    var highSerial: UInt64 {
+        get { marks?.content.highSerial ?? 0 }
+        set { if newValue != highSerial { setMark { $0.highSerial = newValue } } }
+    }
+
+    /// Copies the serial of `other`, with all its bits.
+    package mutating func copySerial(of other: Frame) { (serial, highSerial) = (other.serial, other.highSerial) }
 }
 
 // MARK: - Marks of received frames

@@ -125,6 +125,10 @@ extension InFlightTable {
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) {
+        if isDrawn {
+            self.take(serial, types, unstarted, into: &answered)
+            return
+        }
         var isComplete = true
         func take(_ number: SerialNumber) {
             if let entry = self[number], entry.position >= unstarted { isComplete = false }

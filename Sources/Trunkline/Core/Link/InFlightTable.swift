@@ -42,8 +42,17 @@ package struct InFlightTable: Sendable {
     /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
     /// then `next` is near a free number.
     private(set) var free: Deque<SerialNumber>? {
-        didSet { isFreeWatched = hasChannels || reportsEnds || free != nil }
+        didSet {
+            isFreeWatched = hasChannels || reportsEnds || free != nil
+            choosesNext = draw != nil || free != nil
+        }
     }
+    /// Whether `next` is not simply counted up.
+    private var choosesNext = false
+    /// Matched by serial: returns random bits, if serials are drawn at random; otherwise `nil`.
+    private let draw: (@Sendable () -> UInt64)?
+    /// Whether serials are drawn at random, so that they have no order.
+    var isDrawn: Bool { draw != nil }
     /// Whether anything is to be done when a number becomes free, apart from its removal.
     private var isFreeWatched = false
     /// Matched by serial: whether the numbers of requests that were sent are collected in `ends` when they become free.
@@ -83,7 +92,8 @@ package struct InFlightTable: Sendable {
     package init(
         matching: ResponseMatching,
         firstSerial: SerialNumber? = nil,
-        maximumInFlightPerChannel: Int = .max
+        maximumInFlightPerChannel: Int = .max,
+        draw: (@Sendable () -> UInt64)? = nil
     ) {
         hasChannels = matching == .inOrderByChannel
         switch matching {
@@ -91,6 +101,8 @@ package struct InFlightTable: Sendable {
         case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
         next = firstSerial ?? range.lowerBound
+        self.draw = isInOrder ? nil : draw
+        choosesNext = self.draw != nil
         isFreeWatched = hasChannels
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
@@ -141,7 +153,7 @@ package struct InFlightTable: Sendable {
     @inline(__always)
     mutating func takeNumber() -> SerialNumber? {
         if isExhausted { return nil }
-        if free != nil || slots.contains(next) { findFree() }
+        if choosesNext || slots.contains(next) { findFree() }
         let number = next
         advance()
         return number
@@ -170,6 +182,7 @@ package struct InFlightTable: Sendable {
     @inline(never)
     private mutating func findFree() {
         if slots.count >= span { endOldestReleased() }
+        if let draw { return drawFree(draw) }
         if free == nil, span > 1024, UInt64(slots.count) > span / 2 {
             var free = Deque<SerialNumber>()
             visitedCount += Int(span)
@@ -187,6 +200,34 @@ package struct InFlightTable: Sendable {
                 visitedCount += 1
                 advance()
             }
+        }
+    }
+
+    /// Draws `next` at random from the numbers that are free.
+    private mutating func drawFree(_ draw: () -> UInt64) {
+        // Of 1,024 draws, one succeeds unless more than 99 % of all numbers are held; then the next free one is taken.
+        for _ in 0..<1024 {
+            visitedCount += 1
+            next = number(drawnFrom: draw)
+            if !slots.contains(next) { return }
+        }
+        while slots.contains(next) {
+            visitedCount += 1
+            advance()
+        }
+    }
+
+    /// A number of the range, each with the same probability.
+    private func number(drawnFrom draw: () -> UInt64) -> SerialNumber {
+        let last = range.upperBound - range.lowerBound
+        guard last < .max else { return draw() }
+        let count = last + 1
+        // The high half of the product of a random number and the count is uniform, except for the smallest low halves
+        // (Lemire, "Fast Random Integer Generation in an Interval").
+        let least = (0 &- count) % count
+        while true {
+            let product = draw().multipliedFullWidth(by: count)
+            if product.low >= least { return range.lowerBound + product.high }
         }
     }
 
