@@ -70,7 +70,8 @@ public struct Frame: Sendable, Hashable {
     /// ``Connection/write(_:)`` rejects a frame with this mark.
     public package(set) var linkEnding: LinkEnding?
     /// The reason why this received frame is malformed, or `nil` if it is not. A codec sets it with
-    /// ``markMalformed(_:)`` on a frame that it cannot decode but whose end it knows. The body may be incomplete.
+    /// ``markMalformed(because:)``, which also says what is wrong, on a frame that it cannot decode but whose end it
+    /// knows. The body may be incomplete.
     ///
     /// The frame fails at most one request and does not end the link:
     /// - A response fails its request with `protocolViolation`, fate `answered`. It counts as the response in protocols
@@ -176,6 +177,8 @@ public struct Frame: Sendable, Hashable {
     public mutating func markLinkEnding(_ ending: LinkEnding = .now) { linkEnding = ending }
 
     /// Marks a received frame as malformed; see ``malformedReason``. Only codecs call this method.
+    ///
+    /// An error of the request names the reason only. With ``markMalformed(because:)`` it says what is wrong.
     public mutating func markMalformed(_ reason: FrameError.Code) { malformedReason = reason }
 
     /// The number in a named header field, or `nil` if it was neither set nor received.

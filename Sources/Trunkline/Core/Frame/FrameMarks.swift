@@ -12,6 +12,7 @@ package final class FrameMarks: Sendable, Hashable {
         var isFateUnknown = false
         var cancelledSerial: SerialNumber?
         var highSerial: UInt64 = 0
+        var malformedMessage: String?
     }
 
     @usableFromInline
@@ -36,6 +37,23 @@ extension Frame {
         change(&content)
         setNamed(fields, content == FrameMarks.Content() ? nil : FrameMarks(content))
     }
+}
+
+// MARK: - Malformed frames
+
+extension Frame {
+    /// Marks a received frame as malformed because of `error`; see ``malformedReason``, which is the code of the error. Only
+    /// codecs call this method.
+    ///
+    /// The message of the error appears in the error of the request and in the log, so it must not contain secrets, such as
+    /// bytes of the body.
+    public mutating func markMalformed(because error: FrameError) {
+        malformedReason = error.code
+        setMark { $0.malformedMessage = error.message }
+    }
+
+    /// What the codec has found, after a colon; empty if it has not said so.
+    var malformedFinding: String { marks?.content.malformedMessage.map { ": \($0)" } ?? "" }
 }
 
 // MARK: - Serials of more than 64 bits
