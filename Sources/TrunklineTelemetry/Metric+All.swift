@@ -348,7 +348,7 @@ extension Metric {
             "trunkline.datagram.dropped",
             .counter,
             "{datagram}",
-            "Datagrams from the server that were not complete frames"
+            "Datagrams from the server that were not complete frames, or not valid responses to their requests"
         ) { $0.connection.droppedDatagrams },
         Metric(
             "trunkline.link.reasons",

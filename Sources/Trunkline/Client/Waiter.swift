@@ -269,13 +269,15 @@ extension FrameError {
 extension String {
     /// Describes what is wrong with a malformed frame.
     fileprivate static func reason(_ malformedReason: FrameError.Code, of frame: Frame) -> String {
-        if malformedReason == .missingBody { return "the response has no body" }
+        if malformedReason == .missingBody { return "the response has no body\(frame.malformedFinding)" }
         let reason =
             switch malformedReason {
-            case .illegalLength: "is longer than the codec's maximumFrameSize"
+            case .illegalLength where frame.malformedFinding.isEmpty: "is longer than the codec's maximumFrameSize"
+            case .illegalLength: "is too long"
+            case .unknownType where !frame.malformedFinding.isEmpty: "is of an unknown kind"
             case .unknownType: "has type 0x\(String(frame.type, radix: 16)), which is unknown"
             default: "is invalid"
             }
-        return "the response \(reason); its body has \(frame.body)"
+        return "the response \(reason)\(frame.malformedFinding); its body has \(frame.body)"
     }
 }

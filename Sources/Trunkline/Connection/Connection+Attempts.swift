@@ -252,6 +252,7 @@ extension Connection {
             path: path,
             quarantine: options.requests.quarantine,
             maximumDatagramSize: options.connecting.sizeOfLargestDatagram,
+            randomBits: { [loop] in loop.randomSeed() },
             at: now
         )
         link.fileVersions = channel.fileVersions

@@ -43,7 +43,8 @@ extension Connection {
         public var handshakeDurations = LatencyHistogram()
         /// The round-trip times of pings, on all links. A ping that waited behind other frames is not among them.
         public var pingDurations = LatencyHistogram()
-        /// The number of datagrams that were dropped because they were not complete frames.
+        /// The number of datagrams that were dropped because they were not complete frames, or not valid responses to the
+        /// requests with their serials (``ResponseCheckingCodec``).
         public var droppedDatagrams = 0
         /// The number of bytes read; over TLS, after decryption.
         public var bytesReceived = 0

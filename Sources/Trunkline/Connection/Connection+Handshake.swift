@@ -312,7 +312,7 @@ extension Connection {
         for frame in frames {
             // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
-            if frame.linkEnding == .now { link.handshake?.hasLastFrame = true }
+            if frame.linkEnding == .now, !link.exchangesDatagrams { link.handshake?.hasLastFrame = true }
             if frame.endsLink { noteFarewell(frame.reason, link) }
             switch frame.kind {
             case .response: takeReply(frame, link)
@@ -372,6 +372,7 @@ extension Connection {
             default: handshake.hasStray = true
             }
         }
+        if let dropped = taken.dropped { note(dropped, link) }
         guard let violation = taken.violation else { return }
         guard let expected else { return handshake.hasStray = true }
         let message =

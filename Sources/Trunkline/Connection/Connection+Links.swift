@@ -40,8 +40,8 @@ extension Connection {
         }
     }
 
-    /// Counts and tells the datagrams that were no frames.
-    private func note(_ dropped: Link.Dropped, _ link: Link) {
+    /// Counts and tells the datagrams that were no frames, or answered no request.
+    func note(_ dropped: Link.Dropped, _ link: Link) {
         counts.droppedDatagrams += dropped.count
         observation?.add(.mismatches, .datagramsDropped(dropped.count, link.endpoint, dropped.reason))
     }

@@ -308,6 +308,7 @@ extension Connection {
         if link.exchangesDatagrams, taken.answers > 0 {
             link.window.answered(taken.answers, unanswered: link.state.machine.count)
         }
+        if let dropped = taken.dropped { note(dropped, link) }
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if taken.lastFrame != nil {
@@ -316,8 +317,13 @@ extension Connection {
         if !link.isDraining {
             if taken.answers > 0 { noteAnswer(link) }
             // After the frames that came with it: these belong to the link that now drains.
-            if let lastFrame = taken.lastFrame { leave(lastFrame, session, finalFrame: taken.finalFrame) }
-        } else if let finalFrame = taken.finalFrame {
+            if let lastFrame = taken.lastFrame {
+                // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
+                leave(lastFrame, session, finalFrame: link.exchangesDatagrams ? nil : taken.finalFrame)
+            }
+        } else if let finalFrame = taken.finalFrame,
+            !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
+        {
             endDraining(session, finalFrame)
         }
         if let violation = taken.violation { lose(session, violation) }
@@ -524,7 +530,10 @@ extension Connection {
     /// Releases the serials whose quarantine is over.
     func endQuarantines() {
         let now = loop.turnTime
-        for link in links.all { link.state.machine.endQuarantine(at: now) }
+        for link in links.all {
+            link.state.machine.endQuarantine(at: now)
+            link.state.noteEnds()
+        }
     }
 
     // MARK: Counts

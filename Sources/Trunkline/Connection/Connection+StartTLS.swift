@@ -51,7 +51,7 @@ extension Connection {
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: link.endpoint)
             let secured = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
-            link.state.codec = fresh
+            link.state.replaceCodec(by: fresh)
             link.upgrade(to: secured)
             link.fileVersions = tls.versions
             link.handshake?.securing = continuation

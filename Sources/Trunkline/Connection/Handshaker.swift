@@ -268,9 +268,11 @@ public struct Handshaker: Sendable {
             let cause =
                 reason == .illegalLength
                 ? FrameError(
-                    exceedingLimit: "it is longer than the codec's maximumFrameSize; its body has \(frame.body)"
+                    exceedingLimit:
+                        "it is longer than the codec's maximumFrameSize\(frame.malformedFinding); its body has"
+                        + " \(frame.body)"
                 )
-                : FrameError(reason, "its body has \(frame.body)")
+                : FrameError(reason, "it is invalid\(frame.malformedFinding); its body has \(frame.body)")
             throw ClientError(
                 cause.exceedsLimit ? .overloaded : .protocolViolation,
                 .unknown,

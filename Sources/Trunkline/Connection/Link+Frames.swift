@@ -27,7 +27,8 @@ struct LinkRules: Sendable {
         stepObservation = observation?.wantsSteps == true ? observation : nil
         keepsLateResponses = options.requests.lateResponse != nil
         checksResponses = codec.checksResponses
-        keepsRequests = checksResponses || options.requests.cancelling != nil
+        keepsRequests =
+            checksResponses || options.requests.cancelling != nil || codec.numbering.extraBits > 0
         isInOrder = codec.matching.isInOrder
         isByChannel = codec.matching == .inOrderByChannel
         looksAlike = codec.pongsLookLikePings
@@ -204,6 +205,9 @@ extension Link {
         var lastFrame: Frame?
         /// The frame by which the server ends the link at once.
         var finalFrame: Frame?
+        /// The frames of datagrams that were not the responses to the requests with their serials; `nil` if there were
+        /// none.
+        fileprivate(set) var dropped: Link.Dropped?
         /// In protocols matched in order: the responses have shifted, and the link ends.
         var violation: FrameError?
         /// Whether something is to be written.
@@ -248,7 +252,7 @@ extension Link.State {
             }
             taken.endPushes()
             if frames[index].kind == .response, frames[index].linkEnding == nil, !frames[index].hasMarks,
-                !rules.checksResponses
+                !examinesResponses
             {
                 answer(exchange(&frames[index], with: Frame(.pong)), rules, &taken)
                 continue
@@ -258,10 +262,10 @@ extension Link.State {
             switch frame.kind {
             case .response where frame.answers != .one: answerAll(frame, rules, &taken)
             case .response:
-                if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
+                if examinesResponses, refuse(frame, rules, &taken) { continue }
                 answer(frame, rules, &taken)
             case .part:
-                if rules.checksResponses, failMismatch(frame, rules, &taken) { continue }
+                if examinesResponses, refuse(frame, rules, &taken) { continue }
                 takePart(frame, rules, &taken)
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where isDraining: break
@@ -283,6 +287,7 @@ extension Link.State {
             }
         }
         taken.endPushes()
+        noteEnds()
         events = exchange(&taken.events, with: [])
     }
 
@@ -381,8 +386,14 @@ extension Link.State {
     }
 
     /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    private mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
-        guard let request = machine.requests.kept(number), frame.malformedReason == nil else { return nil }
+    private mutating func mismatch(of frame: Frame, with number: SerialNumber, _ rules: LinkRules) -> FrameError? {
+        guard machine.serialExtension.matches(frame) else {
+            return FrameError(.unrelatedResponse, "only the low 64 bits of its serial number are those of a request")
+        }
+        if let malformedReason = frame.malformedReason {
+            return dropsMismatches ? .malformed(frame, malformedReason) : nil
+        }
+        guard rules.checksResponses, let request = machine.requests.kept(number) else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.
             try codec.check(frame, against: request)
@@ -393,12 +404,19 @@ extension Link.State {
     }
 
     /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
-    /// fails. In order, where responses have shifted, the link ends. Returns whether they do not agree.
-    private mutating func failMismatch(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
-        guard case .request(let entry, let number) = machine.match(key(of: frame, rules), at: taken.now),
-            let mismatch = mismatch(of: frame, with: number)
+    /// fails. In order, where responses have shifted, the link ends. A datagram is dropped instead, and the request goes on
+    /// waiting with its serial: it may be a copy or a forgery, and the right one may still come. Returns whether they do
+    /// not agree.
+    private mutating func refuse(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
+        guard rules.checksResponses || frame.malformedReason != nil || !machine.serialExtension.isEmpty,
+            case .request(let entry, let number) = machine.match(key(of: frame, rules), at: taken.now),
+            let mismatch = mismatch(of: frame, with: number, rules)
         else { return false }
-        if rules.isInOrder {
+        if dropsMismatches {
+            Link.Dropped.note(mismatch, in: &taken.dropped)
+        } else if mismatch.code == .unrelatedResponse {
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+        } else if rules.isInOrder {
             taken.violation = mismatch
         } else {
             // It may belong to another request, and the right one may still come: the serial is quarantined.

@@ -118,6 +118,7 @@ final class Link {
         path: LinkPath,
         quarantine: Duration,
         maximumDatagramSize: Int,
+        randomBits: @escaping @Sendable () -> UInt64,
         at now: Instant
     ) {
         establishedAt = now
@@ -132,13 +133,20 @@ final class Link {
             quarantine: quarantine,
             firstSerial: codec.matching.firstHandshakeSerial,
             maximumInFlightPerChannel: codec.maximumInFlightPerChannel,
-            maximumFrameSize: transport.exchangesDatagrams ? maximumDatagramSize : .max
+            maximumFrameSize: transport.exchangesDatagrams ? maximumDatagramSize : .max,
+            numbering: codec.numbering,
+            randomBits: randomBits
         )
         session = attempt.id
         self.transport = transport
         secured = transport as? SecuredTransport
         state = State(attempt.endpoint, path.remote, machine, LinkCodec(codec.base))
-        if exchangesDatagrams { state.codec.useDatagrams() }
+        let hasWideSerials = !machine.serialExtension.isEmpty
+        state.examinesResponses = codec.checksResponses || exchangesDatagrams || hasWideSerials
+        if exchangesDatagrams {
+            state.dropsMismatches = true
+            state.codec.useDatagrams()
+        }
     }
 
     /// Goes on over TLS.
@@ -232,6 +240,11 @@ final class Link {
         var heldWrites = Deque<(id: RequestID, mark: Int)>()
         /// Whether the outbound queue has reached the high watermark and is not below the low one again.
         var isAboveWatermark = false
+        /// Whether responses are looked at before they end their requests: to compare them, or to drop malformed ones.
+        var examinesResponses = false
+        /// Whether a response that cannot be right is dropped, and its request goes on waiting: the link exchanges
+        /// datagrams, and anybody may have sent this one.
+        var dropsMismatches = false
         /// The frames received while the owner was paused.
         var held = Held()
 
@@ -244,7 +257,18 @@ final class Link {
             (self.endpoint, self.remote) = (endpoint, remote)
             self.machine = machine
             self.codec = codec
+            if codec.notesEnded { self.machine.reportEnds() }
         }
+
+        /// Goes on with another copy of the codec, which knows nothing of the requests on the link.
+        mutating func replaceCodec(by fresh: LinkCodec) {
+            codec = fresh
+            if codec.notesEnded { machine.reportEnds() }
+        }
+
+        /// Tells the codec which requests have ended.
+        @inline(__always)
+        mutating func noteEnds() { if codec.notesEnded { codec.noteEnded(machine.takeEnded()) } }
     }
 
     /// Reading from a link that can no longer be written to.
@@ -373,6 +397,7 @@ extension Link.State {
             result.isSkipped = true
             return
         }
+        noteEnds()
         if link.isReady { result.isLookSooner = machine.willWrite(at: loop.turnTime) }
         defer { machine.noteWrites(at: loop.now) }
         let (transport, secured) = (link.transport, link.secured)
@@ -454,11 +479,19 @@ extension Link.State {
 // MARK: - Reading
 
 extension Link {
-    /// Datagrams that were no frames. An object, so that the results of other links have no room for it.
+    /// Datagrams that were no frames, or no responses to the requests with their serials. An object, so that the results
+    /// of other links have no room for it.
     final class Dropped {
-        var count = 0
-        /// Why the latest was none.
-        var reason = FrameError(.malformed, "")
+        private(set) var count = 0
+        /// Why the latest was dropped.
+        private(set) var reason = FrameError(.malformed, "")
+
+        static func note(_ reason: FrameError, in dropped: inout Dropped?) {
+            let all = dropped ?? Dropped()
+            all.count += 1
+            all.reason = reason
+            dropped = all
+        }
     }
 
     /// The result of a `read`, apart from its frames.
@@ -607,10 +640,7 @@ extension Link.State {
             codec = codecBefore
             received.stopAwaiting()
             _ = received.discard(received.count)
-            let dropped = result.dropped ?? Link.Dropped()
-            dropped.count += 1
-            dropped.reason = error
-            result.dropped = dropped
+            Link.Dropped.note(error, in: &result.dropped)
         }
         return (count, true, nil)
     }

@@ -2,12 +2,12 @@ import CTrunkline
 
 /// The system's libcrypto (OpenSSL 1.1 or 3, or a library with the same functions), loaded on first use.
 ///
-/// Safe to share between threads: it holds addresses of functions, which never change.
+/// Safe to share between threads: it holds addresses of functions, which never change, and a table under a lock.
 @safe
 package final class CryptoLibrary: @unchecked Sendable {
     /// A digest algorithm.
-    package enum Algorithm: Sendable {
-        case md5, sha256
+    package enum Algorithm: Sendable, Hashable, CaseIterable {
+        case md5, sha1, sha256, sha512
     }
 
     /// The file names to try, the newest version first.
@@ -34,6 +34,9 @@ package final class CryptoLibrary: @unchecked Sendable {
     private let start: trunkline_evp_digest_init
     private let update: trunkline_evp_digest_update
     private let finish: trunkline_evp_digest_final
+    private let addresses = Lock<[Algorithm: UInt?]>([:])
+    private let computeHMAC: trunkline_hmac?
+    private let computePBKDF2: trunkline_pbkdf2?
 
     /// Loads the first library of `names` that exists. Returns `nil` if none exists, or if the library lacks a
     /// function.
@@ -52,6 +55,8 @@ package final class CryptoLibrary: @unchecked Sendable {
         unsafe self.start = unsafe start
         unsafe self.update = unsafe update
         unsafe self.finish = unsafe finish
+        unsafe computeHMAC = unsafe library.function("HMAC", as: trunkline_hmac.self)
+        unsafe computePBKDF2 = unsafe library.function("PKCS5_PBKDF2_HMAC", as: trunkline_pbkdf2.self)
     }
 
     /// Returns a function that computes the digest of a header followed by a body.
@@ -61,12 +66,77 @@ package final class CryptoLibrary: @unchecked Sendable {
     package func digest(
         _ algorithm: Algorithm
     ) -> (@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> [UInt8]?)? {
+        guard let address = address(of: algorithm) else { return nil }
+        return { [self] header, body in compute(address, header, body) }
+    }
+
+    /// The library's descriptor of `algorithm`: an address in the library, valid for the life of the process. `nil` if it
+    /// does not compute it. To be called once for each algorithm.
+    package func address(of algorithm: Algorithm) -> UInt? {
         guard let method = unsafe method(algorithm) else { return nil }
-        // An address in the library, valid for the life of the process.
         let address = UInt(bitPattern: method)
         // OpenSSL 3 returns algorithms that it then refuses to compute.
-        guard compute(address, RawSpan(), RawSpan()) != nil else { return nil }
-        return { [self] header, body in compute(address, header, body) }
+        return compute(address, RawSpan(), RawSpan()) == nil ? nil : address
+    }
+
+    /// The descriptor of `algorithm`, which is looked up once.
+    package func knownAddress(of algorithm: Algorithm) -> UInt? {
+        if let known = addresses.withLock({ $0[algorithm] }) { return known }
+        // Two threads may look it up at once; each finds one that is right.
+        let found = address(of: algorithm)
+        addresses.withLock { _ = $0.updateValue(found, forKey: algorithm) }
+        return found
+    }
+
+    /// Returns the digest of `bytes`; `nil` when the library fails.
+    package func hash(_ bytes: [UInt8], _ method: UInt) -> [UInt8]? {
+        unsafe compute(method, RawSpan(), bytes.span.bytes)
+    }
+
+    /// Returns the message authentication code (RFC 2104) of `bytes`; `nil` when the library fails.
+    package func hmac(_ bytes: [UInt8], key: [UInt8], _ method: UInt) -> [UInt8]? {
+        guard let computeHMAC = unsafe computeHMAC, let keyCount = Int32(exactly: key.count) else { return nil }
+        var code = [UInt8](repeating: 0, count: 64)
+        var count: UInt32 = 0
+        let result = unsafe computeHMAC(
+            UnsafeRawPointer(bitPattern: method),
+            key,
+            keyCount,
+            bytes,
+            bytes.count,
+            &code,
+            &count
+        )
+        guard unsafe result != nil, count <= 64 else { return nil }
+        code.removeLast(64 - Int(count))
+        return code
+    }
+
+    /// Returns a key of `count` bytes (PBKDF2, RFC 8018 §5.2); `nil` when the library fails.
+    package func pbkdf2(
+        _ password: [UInt8],
+        salt: [UInt8],
+        iterations: Int32,
+        count: Int32,
+        _ method: UInt
+    ) -> [UInt8]? {
+        guard let computePBKDF2 = unsafe computePBKDF2, let saltCount = Int32(exactly: salt.count),
+            let passwordCount = Int32(exactly: password.count)
+        else { return nil }
+        var key = [UInt8](repeating: 0, count: Int(count))
+        let result = unsafe password.withUnsafeBytes { bytes in
+            unsafe computePBKDF2(
+                bytes.bindMemory(to: CChar.self).baseAddress,
+                passwordCount,
+                salt,
+                saltCount,
+                iterations,
+                UnsafeRawPointer(bitPattern: method),
+                count,
+                &key
+            )
+        }
+        return result == 1 ? key : nil
     }
 
     /// The library's descriptor of `algorithm`.
@@ -74,7 +144,9 @@ package final class CryptoLibrary: @unchecked Sendable {
         let (name, function) =
             switch algorithm {
             case .md5: ("MD5", "EVP_md5")
+            case .sha1: ("SHA1", "EVP_sha1")
             case .sha256: ("SHA256", "EVP_sha256")
+            case .sha512: ("SHA512", "EVP_sha512")
             }
         // OpenSSL 3 looks up the algorithm for every digest unless it was fetched. Never freed: there is one per
         // algorithm.

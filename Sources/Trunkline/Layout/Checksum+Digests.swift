@@ -25,18 +25,12 @@ extension Checksum {
         isHexadecimal: Bool = false,
         from library: CryptoLibrary?
     ) -> Checksum {
-        let width =
-            switch algorithm {
-            case .md5: isHexadecimal ? 32 : 16
-            case .sha256: isHexadecimal ? 64 : 32
-            }
+        let width = algorithm.size * (isHexadecimal ? 2 : 1)
         guard let library else {
-            let packages = "Debian, Ubuntu: libssl3; Fedora: openssl-libs; Alpine: libcrypto3; Homebrew: openssl@3"
-            return Checksum(name, width: width, .unavailable("it needs OpenSSL's libcrypto; install it (\(packages))"))
+            return Checksum(name, width: width, .unavailable("it \(CryptoLibrary.missing)"))
         }
         guard let compute = library.digest(algorithm) else {
-            let reason = "the system's libcrypto does not compute it; in FIPS mode it has only approved digests"
-            return Checksum(name, width: width, .unavailable(reason))
+            return Checksum(name, width: width, .unavailable(CryptoLibrary.refusal))
         }
         guard isHexadecimal else { return Checksum(name, width: width, .bytes(compute)) }
         return Checksum(name, width: width, .bytes { compute($0, $1)?.flatMap { twoDigits($0).utf8 } })

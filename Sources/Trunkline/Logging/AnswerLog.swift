@@ -1,5 +1,5 @@
-/// The lines about what the server answered: error responses, responses that no request was waiting for, and responses
-/// that their callers could not decode, and datagrams that were none. The first at once, summaries of what follows.
+/// The lines about what the server answered: error responses, responses that no request was waiting for, responses that
+/// their callers could not decode, and datagrams that were dropped. The first at once, summaries of what follows.
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
@@ -23,6 +23,9 @@ struct AnswerLog: Sendable {
             case .others: "others"
             }
         }
+
+        /// Whether the datagrams were complete frames, but no responses to their requests.
+        var isMismatch: Bool { [.dropped(.responseMismatch), .dropped(.unrelatedResponse)].contains(self) }
     }
 
     /// A kind of line: what was counted since the latest one.
@@ -178,9 +181,7 @@ struct AnswerLog: Sendable {
             &unknown,
             "responses.unknown",
             { topic, all in
-                let isUnusual =
-                    topic.count >= Self.fewest
-                    && all.map { Double(topic.count) >= Self.unusualShare * Double($0) } ?? false
+                let isUnusual = Self.isUnusual(topic.count, among: all)
                 let latest =
                     latestUnknown.map { latest in
                         "serial \(latest.serial) on session \(latest.session)"
@@ -211,13 +212,27 @@ struct AnswerLog: Sendable {
             return (.warning, text)
         }
         let latestDropped = latestDropped.map { "\($0)" } ?? ""
-        write(&dropped, "datagrams.dropped") { topic, _ in
-            let count = LogText.count(topic.count, "datagram")
-            let what = topic.count == 1 ? "was no complete frame and was" : "were no complete frames and were"
-            let text =
-                "\(count) from the server\(topic.span(now)) \(what) dropped; \(topic.latest(now)): \(latestDropped)."
-                + " The server speaks another protocol, or sends several frames or a part of one"
-            return (.warning, text)
-        }
+        write(
+            &dropped,
+            "datagrams.dropped",
+            { topic, all in
+                let count = LogText.count(topic.count, "datagram from the server was", "datagrams from the server were")
+                let text = "\(count) dropped\(topic.span(now)): \(topic.list); \(topic.latest(now)): \(latestDropped)."
+                guard topic.kinds.keys.allSatisfy(\.isMismatch) else {
+                    let advice = " The server speaks another protocol, or sends several frames or a part of one"
+                    return (.warning, text + advice)
+                }
+                let advice =
+                    " They are no responses to the requests with their serials, which go on waiting: copies, late"
+                    + " responses, or forgeries"
+                return (Self.isUnusual(topic.count, among: all) ? .warning : .info, text + advice)
+            },
+            counting: dropped.count
+        )
+    }
+
+    /// Whether so many unexpected responses among `all` call for a look.
+    private static func isUnusual(_ count: Int, among all: Int?) -> Bool {
+        count >= fewest && all.map { Double(count) >= unusualShare * Double($0) } ?? false
     }
 }

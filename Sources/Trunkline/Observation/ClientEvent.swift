@@ -156,7 +156,8 @@ public struct ClientEvent: Sendable {
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The reason
         /// is what the server said if it is an error: with the serial 0, it names no request.
         case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID, reason: ServerReason? = nil)
-        /// Datagrams from the server were dropped because they were not complete frames, the latest for this reason.
+        /// Datagrams from the server were dropped, the latest for this reason: they were not complete frames, or not valid
+        /// responses to the requests with their serials.
         indirect case datagramsDropped(Int, Endpoint, FrameError)
         /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
         /// `protocolViolation`.

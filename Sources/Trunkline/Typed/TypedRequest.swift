@@ -192,8 +192,27 @@ extension TypedRequest {
             let message = "the response to \(Self.self) violates the protocol"
             throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
         } catch {
-            let message = "the response to \(Self.self) cannot be decoded as \(Reply.self)"
+            let place = (error as? DecodingError).map { ": \($0.finding)" } ?? ""
+            let message = "the response to \(Self.self) cannot be decoded as \(Reply.self)\(place)"
             throw ClientError(.invalidResponse, .answered, message, response: response, cause: error)
         }
+    }
+}
+
+extension DecodingError {
+    /// The path to the value and the type that was expected there: no value of the response.
+    fileprivate var finding: String {
+        let (context, what): (Context, String)
+        switch self {
+        case .typeMismatch(let type, let found): (context, what) = (found, "a value of the type \(type) is expected")
+        case .valueNotFound(let type, let found): (context, what) = (found, "a value of the type \(type) is missing")
+        case .keyNotFound(let key, let found):
+            (context, what) = (found, "the key \(key.stringValue.escaped()) is missing")
+        default:
+            guard case .dataCorrupted(let found) = self else { return "it is invalid" }
+            (context, what) = (found, "the value is invalid")
+        }
+        let path = context.codingPath.map { $0.intValue.map(String.init) ?? $0.stringValue }.joined(separator: ".")
+        return "\(path.isEmpty ? "the whole" : path.escaped()): \(what)"
     }
 }

@@ -323,6 +323,7 @@ extension LayoutMembers {
         if let success = take("success") { roles.success = Self.statuses(try success.range()) }
         if let requests = take("requests") { roles.requests = try requests.range() }
         if let serials = take("serials") { roles.serials = try serials.range() }
+        if let isRandom = take("usesRandomSerials") { roles.usesRandomSerials = try isRandom.flag }
         if let delay = take("retryAfter") { roles.retryAfter = try Self.retryAfter(delay) }
         if let list = take("responsesRepeat") {
             for element in try list.elements { roles.responsesRepeat.append(try Self.repeated(element)) }

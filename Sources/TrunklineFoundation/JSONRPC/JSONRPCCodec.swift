@@ -178,7 +178,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         var frame =
             message.method == nil
             ? response(message, text, id) : call(message, text, text.part(message.method ?? 0..<0), id)
-        if message.problem != nil { frame.markMalformed(.malformed) }
+        if let problem = message.problem { frame.markMalformed(because: FrameError(.malformed, problem.message)) }
         return frame
     }
 
@@ -194,7 +194,11 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         }
         var frame = Frame(id == nil ? (isServerSide ? .request : .push) : .request, body: params)
         if let id { setID(id, of: &frame, isMalformed: message.problem != nil) }
-        if let name { frame[bytes: Self.method] = Bytes(name) } else { frame.markMalformed(.malformed) }
+        if let name {
+            frame[bytes: Self.method] = Bytes(name)
+        } else {
+            frame.markMalformed(because: FrameError(.malformed, "the method is not a valid string"))
+        }
         return frame
     }
 
@@ -245,7 +249,7 @@ public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, Heartbeat
         }
         guard let id else {
             var malformed = Frame(.push)
-            malformed.markMalformed(.malformed)
+            malformed.markMalformed(because: FrameError(.malformed, "the cancellation names no request"))
             return malformed
         }
         // The answer may have crossed the cancellation.

@@ -133,7 +133,7 @@ extension LoopbackServer {
         var reply = echoing ? request : frame
         reply.kind = frame.kind == .part ? .part : .response
         reply.malformedReason = nil
-        reply.serial = request.serial
+        reply.copySerial(of: request)
         let layout = link.codec.base as? FrameLayout
         // Parts with their own types get one from the codec.
         if reply.type == 0, reply.kind != .part || layout?.hasTypesOfParts != true { reply.type = type ?? request.type }

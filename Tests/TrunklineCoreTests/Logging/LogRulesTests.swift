@@ -567,6 +567,31 @@ import Testing
         #expect(twice?.message.contains("the latest: serial 7 on session 3, ParseError (-32700): bad") == true)
     }
 
+    /// A few copied or forged answers are part of the work over UDP; datagrams that are no frames are not.
+    @Test func datagramsThatAnswerNothingAreAWarningIfTheyAreMany() {
+        let mismatch = FrameError(.responseMismatch, "the question differs")
+        for (count, level) in [(4, LogRecord.Level.info), (20, .warning)] {
+            var log = Log()
+            for _ in 0..<count {
+                log.rules.note(ClientEvent(.datagramsDropped(1, "udp://a:1", mismatch), at: log.now))
+            }
+            log.flush(LogRules.Load(responses: 100))
+            let record = log.takeAll().first
+            #expect(record?.event == "datagrams.dropped" && record?.level == level)
+            #expect(record?.message.contains("responseMismatch: the question differs") == true)
+            #expect(record?.message.contains("go on waiting") == true)
+        }
+        var log = Log()
+        log.add(
+            .datagramsDropped(1, "udp://a:1", mismatch),
+            .datagramsDropped(2, "udp://a:1", FrameError(.malformed, "x"))
+        )
+        log.flush(LogRules.Load(responses: 100))
+        let record = log.takeAll().first
+        #expect(record?.level == .warning && record?.message.contains("speaks another protocol") == true)
+        #expect(record?.message.contains("3 datagrams from the server were dropped") == true)
+    }
+
     /// A line used to name the endpoint that was in use when it was written.
     @Test func aLineNamesTheEndpointsOfWhatItCounts() {
         var log = Log()

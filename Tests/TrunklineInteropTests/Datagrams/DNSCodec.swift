@@ -3,8 +3,9 @@ import Trunkline
 /// DNS messages (RFC 1035 §4): in a stream, a length of two bytes comes before each, and a datagram is one message.
 ///
 /// A message begins with the serial number, two bytes of flags and four counts; the question follows. The body of a frame is
-/// everything from the flags on, and the status of a response is its code (RCODE).
-struct DNSCodec: DatagramCodec, ResponseCheckingCodec, ServerSideCodec {
+/// everything from the flags on, and the status of a response is its code (RCODE). Serial numbers are drawn at random, as RFC
+/// 5452 §9.2 demands.
+struct DNSCodec: DatagramCodec, ResponseCheckingCodec, SerialNumberingCodec, ServerSideCodec {
     var matching: ResponseMatching { .serial(1...65_535) }
     var isServer = false
     private var usesDatagrams = false

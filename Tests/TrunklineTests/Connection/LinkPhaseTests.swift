@@ -19,6 +19,7 @@ import Testing
             path: path,
             quarantine: .seconds(1),
             maximumDatagramSize: 1_232,
+            randomBits: { 0 },
             at: at(0)
         )
     }

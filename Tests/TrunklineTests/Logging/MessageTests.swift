@@ -15,7 +15,7 @@ struct MessageTests {
     ]
     private static let frameCodes: [FrameError.Code] = [
         .illegalLength, .missingBody, .unexpectedBytes, .checksumMismatch, .repetitionMismatch, .responseMismatch,
-        .unknownType, .malformed,
+        .unrelatedResponse, .unknownType, .malformed,
     ]
 
     /// Every cause with a message of its own, with `message`, with the meaning of its code, and with only its code.

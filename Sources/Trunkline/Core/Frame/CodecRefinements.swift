@@ -90,6 +90,29 @@ public protocol PipeliningCodec: FrameCodec {
     func mayPipeline(behind request: Frame) -> Bool
 }
 
+/// A codec that decides how the serial numbers of its requests are chosen: drawn at random, so that they cannot be guessed,
+/// or wider than 64 bits.
+///
+/// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense against
+/// forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452 §9.2), and the
+/// transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other is discarded and
+/// counted (``Connection/Metrics-swift.struct/droppedDatagrams``).
+public protocol SerialNumberingCodec: FrameCodec {
+    /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the system,
+    /// instead of counted; `true` by default. A simulated network draws them from its seed.
+    ///
+    /// Serials then have no order, so a response that answers the requests with earlier serials
+    /// (``Frame/Answers/through``) answers one request only.
+    var usesRandomSerials: Bool { get }
+
+    /// The number of bits of a serial, at most 128; 64 by default, whatever the range is.
+    ///
+    /// If it is more than 64, the codec encodes and decodes ``Frame/wideSerial`` in place of ``Frame/serial``, and the range
+    /// of ``matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and different for every
+    /// serial and link, also if serials are counted. The client then keeps every request until it is answered.
+    var serialBits: Int { get }
+}
+
 /// A codec of a protocol with several channels on one link, in each of which the server answers in the order of the
 /// requests (``ResponseMatching/inOrderByChannel``). A slow channel does not hold up the others.
 ///
@@ -147,6 +170,28 @@ public protocol SentFrameCodec: FrameCodec {
     mutating func noteSent(_ frame: Frame)
 }
 
+/// A codec that learns when nothing more can arrive for a request that was sent, so that it can drop what it has kept for
+/// it.
+///
+/// Conform, together with ``SentFrameCodec``, in a protocol matched by serial whose codec keeps state for each request: the
+/// type of a request, for example, by which its response is decoded. Matched in order, no such call is necessary, and none
+/// is made: each request has one response, also if it was abandoned, and the state can be dropped with it.
+public protocol EndedRequestCodec: FrameCodec {
+    /// Notes that the request with `serial`, which was noted as sent on this link, has ended and that its serial is free
+    /// for another request.
+    ///
+    /// Called on the codec of the link, exactly once for each request whose first byte was written: when its response has
+    /// been decoded and handled or, if the client has abandoned it, when the late response arrives or its quarantine ends
+    /// (`options.requests.quarantine`). Until then a response may have to be decoded, so the state must last. A request that
+    /// was sent several times in datagrams ends once, 10 s after its response, because another one may come. A cancel frame
+    /// with a serial of its own (``CancelKind``) ends, too.
+    ///
+    /// The call comes before ``SentFrameCodec/noteSent(_:)`` of the next request with the same serial. It does not come for
+    /// requests that were never written, for one-way messages, for parts of requests, on a test server, and for what is
+    /// still on a link when the codec of the link is dropped: when the link ends, and when `startTLS()` replaces the codec.
+    mutating func noteEnded(_ serial: SerialNumber)
+}
+
 /// A codec of a protocol in which the client sends window updates: during a reply, it tells the server how many more
 /// bytes of the reply it accepts.
 ///
@@ -173,12 +218,19 @@ public protocol ResponseCheckingCodec: FrameCodec {
     /// Called on the event loop, on the codec of the link, for every response and every part whose request is in
     /// flight. Frames with a ``Frame/malformedReason`` are not checked.
     ///
-    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch`` for a response that belongs to another request. The
-    ///   consequences depend on how responses are matched:
-    ///   - By serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on the server
-    ///     and its serial is quarantined.
-    ///   - In order: the link ends, because every later response would go to the wrong request too.
-    ///   - In a handshake: the attempt fails.
+    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch``, or another code, for a response that belongs to another
+    ///   request. The consequences depend on the link and on how responses are matched:
+    ///   - In datagrams (`udp://`), anyone can copy, delay or forge a response, so it proves nothing: it is dropped and
+    ///     counted (``Connection/Metrics-swift.struct/droppedDatagrams``), and the request goes on waiting (RFC 2865 §3,
+    ///     RFC 5452 §9.1). The same in a handshake. A malformed response or part is dropped, too.
+    ///   - In a stream, by serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on
+    ///     the server and its serial is quarantined.
+    ///   - In a stream, in order: the link ends, because every later response would go to the wrong request too.
+    ///   - In a stream, in a handshake: the attempt fails.
+    ///
+    ///   Throw ``FrameError/Code-swift.enum/unrelatedResponse`` for a response that no request waits for, although its
+    ///   serial, or its place in the order, is that of one. In a stream, too, it is then discarded and counted
+    ///   (``Client/Metrics-swift.struct/unknownResponses``), and the request goes on waiting.
     func check(_ response: Frame, against request: Frame) throws(FrameError)
 
     /// Whether ``check(_:against:)`` is called; `true` by default.
@@ -408,6 +460,14 @@ public protocol ServerSideCodec: FrameCodec {
 extension ChannelCodec {
     /// No limit for a channel alone.
     public var maximumInFlightPerChannel: Int { .max }
+}
+
+extension SerialNumberingCodec {
+    /// `true`: serials are drawn at random.
+    public var usesRandomSerials: Bool { true }
+
+    /// 64: serials are no wider than ``SerialNumber``.
+    public var serialBits: Int { 64 }
 }
 
 extension CancellingCodec {

@@ -70,7 +70,8 @@ public struct Frame: Sendable, Hashable {
     /// ``Connection/write(_:)`` rejects a frame with this mark.
     public package(set) var linkEnding: LinkEnding?
     /// The reason why this received frame is malformed, or `nil` if it is not. A codec sets it with
-    /// ``markMalformed(_:)`` on a frame that it cannot decode but whose end it knows. The body may be incomplete.
+    /// ``markMalformed(because:)``, which also says what is wrong, on a frame that it cannot decode but whose end it
+    /// knows. The body may be incomplete.
     ///
     /// The frame fails at most one request and does not end the link:
     /// - A response fails its request with `protocolViolation`, fate `answered`. It counts as the response in protocols
@@ -79,6 +80,7 @@ public struct Frame: Sendable, Hashable {
     /// - If the reason is `illegalLength`, the frame exceeds a limit of this side, and the code is `overloaded` instead.
     /// - A response or part without a request is counted (`unknownResponses`).
     /// - A push appears as a gap in the streams of pushes.
+    /// - A response or part in a datagram (`udp://`) fails no request: it is dropped, because anyone can have sent it.
     ///
     /// A ``Connection`` that is used alone delivers the frame. ``DelimitedCodec`` sets the reason `illegalLength`,
     /// layouts set `unknownType` and `missingBody`, and custom codecs may set any. ``Connection/write(_:)`` rejects a
@@ -121,6 +123,8 @@ public struct Frame: Sendable, Hashable {
         /// The server sends no more responses on the link, not even to requests in flight. The client sends its closing
         /// frame (``ClosingCodec``) and closes the link. Requests that were written at least in part, and that the frame
         /// does not answer, fail with `connectionLost`, fate `unknown`; the others go out on the next link.
+        ///
+        /// In datagrams, which anyone can forge, it has the effect of ``whenAnswered``.
         case now
         /// The server still answers the requests in flight. The client establishes the next link and then uses this one
         /// no longer; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
@@ -173,6 +177,8 @@ public struct Frame: Sendable, Hashable {
     public mutating func markLinkEnding(_ ending: LinkEnding = .now) { linkEnding = ending }
 
     /// Marks a received frame as malformed; see ``malformedReason``. Only codecs call this method.
+    ///
+    /// An error of the request names the reason only. With ``markMalformed(because:)`` it says what is wrong.
     public mutating func markMalformed(_ reason: FrameError.Code) { malformedReason = reason }
 
     /// The number in a named header field, or `nil` if it was neither set nor received.

@@ -1,7 +1,7 @@
 /// The rule by which the responses of a protocol are matched with their requests.
 public enum ResponseMatching: Sendable, Hashable {
     /// Matched by a serial number, which the response repeats. The client uses the numbers of the range in ascending
-    /// order and starts over after the last one.
+    /// order and starts over after the last one, unless the codec has them drawn at random (``SerialNumberingCodec``).
     ///
     /// A one-way message has the serial 0, which no request has if the range begins at 1. If the range begins at 0, the
     /// server must not answer a one-way message: the client would take the answer for that to the request 0.

@@ -19,6 +19,9 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         case repetitionMismatch
         /// A response does not repeat a value of its request that it should repeat.
         case responseMismatch
+        /// A response or part that answers no request, although its serial number is that of one: the request goes on
+        /// waiting. See ``ResponseCheckingCodec/check(_:against:)``.
+        case unrelatedResponse
         /// A type number that the protocol does not have.
         case unknownType
         /// The bytes or the frame are invalid for another reason.

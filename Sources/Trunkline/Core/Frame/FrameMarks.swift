@@ -11,6 +11,8 @@ package final class FrameMarks: Sendable, Hashable {
         var reason: ServerReason?
         var isFateUnknown = false
         var cancelledSerial: SerialNumber?
+        var highSerial: UInt64 = 0
+        var malformedMessage: String?
     }
 
     @usableFromInline
@@ -35,6 +37,49 @@ extension Frame {
         change(&content)
         setNamed(fields, content == FrameMarks.Content() ? nil : FrameMarks(content))
     }
+}
+
+// MARK: - Malformed frames
+
+extension Frame {
+    /// Marks a received frame as malformed because of `error`; see ``malformedReason``, which is the code of the error. Only
+    /// codecs call this method.
+    ///
+    /// The message of the error appears in the error of the request and in the log, so it must not contain secrets, such as
+    /// bytes of the body.
+    public mutating func markMalformed(because error: FrameError) {
+        malformedReason = error.code
+        setMark { $0.malformedMessage = error.message }
+    }
+
+    /// What the codec has found, after a colon; empty if it has not said so.
+    var malformedFinding: String { marks?.content.malformedMessage.map { ": \($0)" } ?? "" }
+}
+
+// MARK: - Serials of more than 64 bits
+
+extension Frame {
+    /// The serial number with all its bits, in protocols whose serials have more than 64 (``SerialNumberingCodec``). Its low
+    /// 64 bits are ``serial``.
+    ///
+    /// The client sets it on the frames that it sends, for the codec to encode, and compares it in responses, in which the
+    /// codec sets it.
+    public var wideSerial: UInt128 {
+        get { UInt128(highSerial) << 64 | UInt128(serial) }
+        set {
+            serial = SerialNumber(truncatingIfNeeded: newValue)
+            highSerial = UInt64(truncatingIfNeeded: newValue >> 64)
+        }
+    }
+
+    /// The bits of the serial above 64.
+    var highSerial: UInt64 {
+        get { marks?.content.highSerial ?? 0 }
+        set { if newValue != highSerial { setMark { $0.highSerial = newValue } } }
+    }
+
+    /// Copies the serial of `other`, with all its bits.
+    package mutating func copySerial(of other: Frame) { (serial, highSerial) = (other.serial, other.highSerial) }
 }
 
 // MARK: - Marks of received frames

@@ -10,6 +10,8 @@ package final class ProtocolCodec: Sendable {
     package let checksResponses: Bool
     /// Whether `decode` calls both pings and their answers `.ping`.
     package let pongsLookLikePings: Bool
+    /// How serials are chosen.
+    package let numbering: SerialNumbering
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
 
@@ -17,6 +19,7 @@ package final class ProtocolCodec: Sendable {
         self.base = base
         checksResponses = (base as? any ResponseCheckingCodec)?.checksResponses ?? false
         pongsLookLikePings = (base as? any HeartbeatCodec)?.pongsLookLikePings ?? false
+        numbering = (base as? any SerialNumberingCodec).map { SerialNumbering($0) } ?? SerialNumbering()
         posting = base as? any PostingCodec ?? Unrefined()
         windowed = base as? any WindowedCodec ?? Unrefined()
     }

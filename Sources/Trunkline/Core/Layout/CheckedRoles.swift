@@ -82,6 +82,9 @@ struct CheckedRoles: Sendable {
         } else if let serial = request.serial, let repeated = response.serial {
             serials = 1...min(serial.maximum, repeated.maximum)
         }
+        if declared.usesRandomSerials, request.serial == nil {
+            throw LayoutError(role: "usesRandomSerials", "the layout has no serial field")
+        }
         if declared.heartbeat != nil { try checkHeartbeat(declared, response) }
         for field in declared.responsesRepeat { try field.check(request, response) }
         bodies = try CheckedRoles.codes("bodies", declared.bodies, in: types)

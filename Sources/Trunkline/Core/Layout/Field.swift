@@ -14,7 +14,7 @@
 /// | ``body``, ``body(sizes:)`` | ``Frame/body`` | exactly one |
 /// | ``checksum(_:over:order:)`` | a checksum | any |
 ///
-/// Integers are unsigned, 1 to 8 bytes wide (1 to 4 for type and status), and big-endian by default. If no Swift type
+/// Integers are unsigned, 1 to 8 bytes wide (1 to 4 for type and status, 1 to 16 for the serial), and big-endian by default. If no Swift type
 /// has the width, pass `width:`. An invalid field stops the program when the layout is created. To handle the error,
 /// use ``FrameLayout/init(validating:response:)``, which throws a ``LayoutError``.
 public struct Field: Sendable, Hashable {
@@ -122,8 +122,11 @@ public struct Field: Sendable, Hashable {
         serial(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// Returns a field that holds the serial number, ``Frame/serial``, in `width` bytes, 1 to 8. Otherwise it works
+    /// Returns a field that holds the serial number, ``Frame/serial``, in `width` bytes, 1 to 16. Otherwise it works
     /// like ``serial(_:order:)``.
+    ///
+    /// A field of more than 8 bytes holds ``Frame/wideSerial``, such as the transaction ID of STUN, `serial(width: 12)`. A
+    /// layout has only one such field.
     public static func serial(width: Int, order: ByteOrder = .bigEndian) -> Field {
         Field(.serial, width: width, order: order)
     }

@@ -49,7 +49,9 @@ extension FrameLayout {
     private func malformed(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
         guard !isServerSide, inbound.shape.serial != nil || error.code == .missingBody else { throw error }
         var frame = copy frame
-        frame.markMalformed(error.code)
+        // The number of an unknown type, and the lack of a body, say what is wrong.
+        let isPlain = error.code == .missingBody || error.code == .unknownType && inbound.shape.kind == nil
+        if isPlain { frame.markMalformed(error.code) } else { frame.markMalformed(because: error) }
         // It may be the response to the request with its serial, or not. As a malformed part, it fails that request
         // with the fate `unknown`.
         if error.code == .unknownType { frame.kind = .part }

@@ -130,6 +130,9 @@ public struct FrameLayout: Sendable {
             let lacking = requestShape.serial == nil ? "request" : "response"
             throw LayoutError("\(lacking) serial", "the other direction has a serial field, so this one needs it too")
         }
+        if requestShape.highSerial?.width != responseShape.highSerial?.width {
+            throw LayoutError("response serial", "the serial fields of both directions must have the same width")
+        }
         try self.init(request: requestShape, response: responseShape)
     }
 
@@ -255,7 +258,7 @@ public struct FrameLayout: Sendable {
 // MARK: - Conformances
 
 extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec, PushKeyCodec,
-    HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
+    HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec, SerialNumberingCodec
 {
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
@@ -349,6 +352,12 @@ extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheck
             throw FrameError(.malformed, error.description)
         }
     }
+
+    /// Whether the layout has the role `usesRandomSerials`.
+    public var usesRandomSerials: Bool { declared.usesRandomSerials }
+
+    /// The width of the serial field in bits, but at least 64.
+    public var serialBits: Int { 64 + 8 * (inbound.shape.highSerial?.width ?? 0) }
 
     /// Whether the layout has the role `responsesRepeat`.
     public var checksResponses: Bool { !declared.responsesRepeat.isEmpty }

@@ -129,6 +129,7 @@ extension LayoutPlan {
         if let serial = shape.serial { frame.serial = serial.load(bytes, parts) }
         if let status = shape.status { frame.status = UInt32(truncatingIfNeeded: status.load(bytes, parts)) }
         if !shape.named.isEmpty { frame.setSortedFields(fields(in: bytes, parts)) }
+        if let high = shape.highSerial { frame.highSerial = high.load(bytes, parts) }
         return (frame, shape.kind?.slot.load(bytes, parts) ?? 0)
     }
 
@@ -181,6 +182,7 @@ extension LayoutPlan {
             try write(UInt64(number), in: type, "type", orThrow: .unknownType, parts, into: &bytes)
         }
         if let serial = shape.serial { try write(frame.serial, in: serial, "serial", parts, into: &bytes) }
+        if let high = shape.highSerial { try write(frame.highSerial, in: high, "serial", parts, into: &bytes) }
         if let status = shape.status { try write(UInt64(frame.status), in: status, "status", parts, into: &bytes) }
         if shape.varint == nil {
             let count = UInt64(truncatingIfNeeded: frame.body.count &+ shape.lengthOfEmpty)

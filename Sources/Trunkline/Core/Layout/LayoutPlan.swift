@@ -126,6 +126,15 @@ struct Slot: Sendable {
     /// The largest number that fits.
     var maximum: UInt64 { UInt64.max >> UInt64(64 - 8 * width) }
 
+    /// The places of the high bits and of the low 64 bits of a number of more than 8 bytes.
+    var halves: (high: Slot, low: Slot) {
+        let (isBig, highWidth) = (order == .bigEndian, width - 8)
+        var (high, low) = (self, self)
+        (high.offset, high.width) = (isBig ? offset : offset + 8, highWidth)
+        (low.offset, low.width) = (isBig ? offset + highWidth : offset, 8)
+        return (high, low)
+    }
+
     func isPlain(at offset: Int) -> Bool {
         self.offset == offset && width == 4 && order == .bigEndian && !isInTrailer
     }

@@ -65,6 +65,8 @@ struct LayoutShape: Sendable {
     private(set) var trailerConstants: [Range<Int>] = []
     private(set) var type: Slot?
     private(set) var serial: Slot?
+    /// The bytes of a serial beyond 8, which hold its high bits; `serial` is the place of the others.
+    private(set) var highSerial: Slot?
     private(set) var status: Slot?
     private(set) var kind: KindSlot?
     private(set) var length = Slot(offset: 0, width: 1, order: .bigEndian, region: .header)
@@ -136,6 +138,7 @@ struct LayoutShape: Sendable {
         let widths =
             switch field.content {
             case .type, .status: 1...4
+            case .serial: 1...16
             case .constant, .bytes, .reserved: 1...65535
             case .checksum(let checksum, _): checksum.isNumber ? 1...8 : 1...65535
             default: 1...8
@@ -159,7 +162,16 @@ struct LayoutShape: Sendable {
         case .type:
             if let type { try `repeat`("type", slot, type, name) } else { type = slot }
         case .serial:
-            if let serial { try `repeat`("serial", slot, serial, name) } else { serial = slot }
+            if serial == nil, slot.width > 8 {
+                (highSerial, serial) = slot.halves
+            } else if let serial {
+                guard slot.width <= 8, highSerial == nil else {
+                    throw LayoutError(name, "a serial of more than 8 bytes cannot be repeated")
+                }
+                try `repeat`("serial", slot, serial, name)
+            } else {
+                serial = slot
+            }
         case .status:
             if status != nil { throw LayoutError(name, "a layout can have only one status field") }
             status = slot

@@ -127,11 +127,16 @@ extension FrameLayout {
             set { serialNumbers = newValue.map { numbers(of: $0) } }
         }
 
+        /// Whether the serials of requests are drawn at random from ``serials``, so that a response cannot be forged by
+        /// someone who has not seen its request, instead of counted; `false` by default. Requires a serial field.
+        public var usesRandomSerials = false
+
         /// The values of its request that a response, or a part of one, repeats: the type or named numbers. By default,
         /// nothing is compared.
         ///
         /// A response that differs fails that request with `protocolViolation`, fate `unknown`, because it may belong
-        /// to another request. The request is cancelled, and its serial is quarantined. In a layout without serials,
+        /// to another request. The request is cancelled, and its serial is quarantined. In a datagram, the response is
+        /// dropped instead, and the request goes on waiting. In a layout without serials,
         /// the link ends, because later responses would go to the wrong requests too. A field that the request does not
         /// set has the default of the link. If types mark parts, parts need not repeat the type. To compare them, the
         /// client keeps each request until it is answered.

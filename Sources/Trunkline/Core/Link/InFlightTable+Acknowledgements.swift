@@ -73,7 +73,8 @@ extension InFlightTable {
     ) -> Bool {
         switch slots[number] {
         case .inFlight(let entry)?:
-            guard entry.position < unstarted, types?.contains(entry.type) ?? true, remove(number) != nil else {
+            guard entry.position < unstarted, types?.contains(entry.type) ?? true, remove(number, wasSent: true) != nil
+            else {
                 return false
             }
             answered.requests.append(
@@ -138,6 +139,10 @@ extension InFlightTable {
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) {
+        if isDrawn {
+            self.take(serial, types, unstarted, into: &answered)
+            return
+        }
         var isComplete = true
         if acknowledged.isOutOfOrder || acknowledged.types != types {
             isComplete = takeUpTo(serial, types, unstarted, into: &answered)

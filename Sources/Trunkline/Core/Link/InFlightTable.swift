@@ -41,7 +41,23 @@ package struct InFlightTable: Sendable {
     var next: SerialNumber
     /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
     /// then `next` is near a free number.
-    private(set) var free: Deque<SerialNumber>?
+    private(set) var free: Deque<SerialNumber>? {
+        didSet {
+            isFreeWatched = hasChannels || reportsEnds || free != nil
+            choosesNext = draw != nil || free != nil
+        }
+    }
+    /// Whether `next` is not simply counted up.
+    private var choosesNext = false
+    /// Matched by serial: returns random bits, if serials are drawn at random; otherwise `nil`.
+    private let draw: (@Sendable () -> UInt64)?
+    /// Whether serials are drawn at random, so that they have no order.
+    var isDrawn: Bool { draw != nil }
+    /// Whether anything is to be done when a number becomes free, apart from its removal.
+    private var isFreeWatched = false
+    /// Matched by serial: whether the numbers of requests that were sent are collected in `ends` when they become free.
+    private var reportsEnds = false
+    private var ends = Rare<Ends>()
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
     /// Matched in order: every lower number has been removed or abandoned.
@@ -82,7 +98,8 @@ package struct InFlightTable: Sendable {
     package init(
         matching: ResponseMatching,
         firstSerial: SerialNumber? = nil,
-        maximumInFlightPerChannel: Int = .max
+        maximumInFlightPerChannel: Int = .max,
+        draw: (@Sendable () -> UInt64)? = nil
     ) {
         hasChannels = matching == .inOrderByChannel
         switch matching {
@@ -90,6 +107,9 @@ package struct InFlightTable: Sendable {
         case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
         next = firstSerial ?? range.lowerBound
+        self.draw = isInOrder ? nil : draw
+        choosesNext = self.draw != nil
+        isFreeWatched = hasChannels
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
@@ -139,7 +159,7 @@ package struct InFlightTable: Sendable {
     @inline(__always)
     mutating func takeNumber() -> SerialNumber? {
         if isExhausted { return nil }
-        if free != nil || slots.contains(next) { findFree() }
+        if choosesNext || slots.contains(next) { findFree() }
         let number = next
         advance()
         return number
@@ -168,6 +188,7 @@ package struct InFlightTable: Sendable {
     @inline(never)
     private mutating func findFree() {
         if slots.count >= span { endOldestReleased() }
+        if let draw { return drawFree(draw) }
         if free == nil, span > 1024, UInt64(slots.count) > span / 2 {
             var free = Deque<SerialNumber>()
             visitedCount += Int(span)
@@ -188,17 +209,50 @@ package struct InFlightTable: Sendable {
         }
     }
 
+    /// Draws `next` at random from the numbers that are free.
+    private mutating func drawFree(_ draw: () -> UInt64) {
+        // Of 1,024 draws, one succeeds unless more than 99 % of all numbers are held; then the next free one is taken.
+        for _ in 0..<1024 {
+            visitedCount += 1
+            next = number(drawnFrom: draw)
+            if !slots.contains(next) { return }
+        }
+        while slots.contains(next) {
+            visitedCount += 1
+            advance()
+        }
+    }
+
+    /// A number of the range, each with the same probability.
+    private func number(drawnFrom draw: () -> UInt64) -> SerialNumber {
+        let last = range.upperBound - range.lowerBound
+        guard last < .max else { return draw() }
+        let count = last + 1
+        // The high half of the product of a random number and the count is uniform, except for the smallest low halves
+        // (Lemire, "Fast Random Integer Generation in an Interval").
+        let least = (0 &- count) % count
+        while true {
+            let product = draw().multipliedFullWidth(by: count)
+            if product.low >= least { return range.lowerBound + product.high }
+        }
+    }
+
     /// Notes that a number has been removed.
     ///
-    /// - Parameter wasAbandoned: Whether it was that of an abandoned request.
+    /// - Parameters:
+    ///   - wasAbandoned: Whether it was that of an abandoned request.
+    ///   - wasSent: Whether at least one byte of its frame was written.
     @inline(__always)
-    mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false) {
-        if hasChannels || free != nil { noteFreeAmongMany(number, wasAbandoned: wasAbandoned) }
+    mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false, wasSent: Bool = true) {
+        if isFreeWatched { noteFreeAmongMany(number, wasAbandoned: wasAbandoned, wasSent: wasSent) }
     }
 
     @inline(never)
-    private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool) {
+    private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool, wasSent: Bool) {
         if hasChannels { leaveChannel(number, wasAbandoned: wasAbandoned) }
+        if reportsEnds, ends.isInitial || ends.value.unreported.remove(number) == nil, wasSent {
+            ends.value.numbers.append(number)
+        }
         if free == nil { return }
         free?.append(number)
         if UInt64(slots.count) < span / 4 { free = nil }
@@ -218,6 +272,29 @@ package struct InFlightTable: Sendable {
         guard !isInOrder else { return }
         (next, free) = (range.lowerBound, nil)
         acknowledged.isOutOfOrder = true
+    }
+
+    // MARK: The ends of requests
+
+    private struct Ends: EmptyInitializable, Sendable {
+        /// The numbers that have become free since `takeEnded`.
+        var numbers: [SerialNumber] = []
+        /// The numbers of requests that are not to be reported.
+        var unreported: Set<SerialNumber> = []
+    }
+
+    /// Reports from now on the numbers of requests that were sent, when they become free, unless responses are matched in
+    /// order. Those that are held now are not reported.
+    package mutating func reportEnds() {
+        guard !isInOrder else { return }
+        (reportsEnds, isFreeWatched) = (true, true)
+        ends = Rare()
+        if !slots.isEmpty { ends.value.unreported = Set(slots.sorted.map(\.key)) }
+    }
+
+    /// Returns the numbers of sent requests that have become free since the last call, each once, in that order.
+    package mutating func takeEnded() -> [SerialNumber] {
+        ends.isInitial || ends.value.numbers.isEmpty ? [] : exchange(&ends.value.numbers, with: [])
     }
 
     // MARK: Responses
@@ -346,13 +423,13 @@ package struct InFlightTable: Sendable {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
-    /// Removes a request, of which nothing was sent, or which was answered. Its number becomes free, unless another answer
-    /// may come.
-    package mutating func remove(_ number: SerialNumber) -> Entry? {
+    /// Removes a request, of which nothing was sent, or which was answered (`wasSent`). Its number becomes free, unless
+    /// another answer may come.
+    package mutating func remove(_ number: SerialNumber, wasSent: Bool = false) -> Entry? {
         guard let entry = self[number] else { return nil }
         if !kept.isEmpty, leaveKept(number, entry) { return entry }
         slots.remove(number)
-        noteFree(number)
+        noteFree(number, wasSent: wasSent)
         return entry
     }
 
@@ -457,7 +534,7 @@ package struct InFlightTable: Sendable {
         for (number, slot) in slots.sorted {
             guard case .inFlight(let entry) = slot, entry.position >= position else { continue }
             slots.remove(number)
-            noteFree(number)
+            noteFree(number, wasSent: false)
             dropKept(number)
             removed.append(entry)
         }

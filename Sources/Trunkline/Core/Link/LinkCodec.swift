@@ -7,6 +7,8 @@ package struct LinkCodec: Sendable {
     private var codec: any FrameCodec
     /// Whether the codec learns which frames were sent.
     private let notesSent: Bool
+    /// Whether the codec learns which requests have ended.
+    package let notesEnded: Bool
     /// Whether the codec decides what may follow a request.
     package let isPipelining: Bool
     /// Copies of `codec`, until it may change.
@@ -19,6 +21,7 @@ package struct LinkCodec: Sendable {
     package init(_ codec: any FrameCodec) {
         self.codec = codec
         notesSent = codec is any SentFrameCodec
+        notesEnded = codec is any EndedRequestCodec
         isPipelining = codec is any PipeliningCodec
     }
 
@@ -66,6 +69,13 @@ package struct LinkCodec: Sendable {
         guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
         queue.forEachStarting(within: length) { sent.noteSent($0) }
         codec = sent
+    }
+
+    /// Notes that the requests with `serials`, which were sent, have ended.
+    package mutating func noteEnded(_ serials: [SerialNumber]) {
+        guard !serials.isEmpty, var ended = take(as: (any EndedRequestCodec).self) else { return }
+        for serial in serials { ended.noteEnded(serial) }
+        codec = ended
     }
 
     /// Whether other requests may follow `request` before it is answered.

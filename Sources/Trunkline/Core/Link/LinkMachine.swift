@@ -22,6 +22,8 @@ package struct LinkMachine: Sendable {
     /// The positions of the one-way messages that are not yet completely written.
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
+    /// The bits of serials beyond 64.
+    package let serialExtension: SerialExtension
     private let quarantine: Duration
     /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are being
     /// cancelled.
@@ -53,14 +55,21 @@ package struct LinkMachine: Sendable {
     /// - Parameters:
     ///   - firstSerial: The first serial number to use, until the link is ready.
     ///   - maximumFrameSize: The size in bytes of the largest frame.
+    ///   - numbering: How serials are chosen.
+    ///   - randomBits: Returns random bits, for serials.
     package init(
         session: SessionID,
         matching: ResponseMatching,
         quarantine: Duration,
         firstSerial: SerialNumber? = nil,
         maximumInFlightPerChannel: Int = .max,
-        maximumFrameSize: Int = .max
+        maximumFrameSize: Int = .max,
+        numbering: SerialNumbering = SerialNumbering(),
+        randomBits: (@Sendable () -> UInt64)? = nil
     ) {
+        let extraBits = matching.isInOrder ? 0 : numbering.extraBits
+        serialExtension =
+            extraBits == 0 ? SerialExtension() : SerialExtension(bits: extraBits, secret: randomBits?() ?? 0)
         outbound = OutboundQueue(maximumFrameSize: maximumFrameSize)
         self.session = session
         self.quarantine = quarantine
@@ -68,7 +77,8 @@ package struct LinkMachine: Sendable {
         requests = InFlightTable(
             matching: matching,
             firstSerial: firstSerial,
-            maximumInFlightPerChannel: maximumInFlightPerChannel
+            maximumInFlightPerChannel: maximumInFlightPerChannel,
+            draw: numbering.isRandom ? randomBits : nil
         )
     }
 
@@ -151,7 +161,8 @@ package struct LinkMachine: Sendable {
     /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
     ///
     /// - Parameters:
-    ///   - keepsRequest: Whether the response is to be compared with the request.
+    ///   - keepsRequest: Whether the response is to be compared with the request. Always true if serials have more than
+    ///     64 bits.
     ///   - reportsWritten: Whether to report that the request is written, before its response.
     ///   - holdsOthers: Whether nothing may follow the request, on its channel, before it is answered.
     ///   - channel: Matched in order by channel: the channel of the request.
@@ -174,6 +185,7 @@ package struct LinkMachine: Sendable {
         guard let number = requests.insert(id, type: frame.type, at: position) else { return nil }
         if keepsRequest { requests.keep(copy frame, for: number) }
         frame.serial = isInOrder ? 0 : number
+        if keepsRequest { serialExtension.complete(&frame) }
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
         // The request before it no longer holds others, and its number may be used again.
         if let channel {
@@ -206,6 +218,7 @@ package struct LinkMachine: Sendable {
             frame.cancelledSerial = serial
             frame.serial = own
         }
+        if frame.serial != 0 { serialExtension.complete(&frame) }
         send(frame)
     }
 
@@ -218,6 +231,7 @@ package struct LinkMachine: Sendable {
         of number: SerialNumber
     ) -> OutboundPosition {
         frame.serial = number
+        serialExtension.complete(&frame)
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
@@ -230,6 +244,7 @@ package struct LinkMachine: Sendable {
     ) {
         guard maySendAgain(id, as: number) else { return }
         frame.serial = number
+        serialExtension.complete(&frame)
         requests.noteRepeated(number, copy frame)
         send(frame)
     }
@@ -564,6 +579,14 @@ package struct LinkMachine: Sendable {
         givenUp.stalls += 1
         return (timeouts, givenUp.stalls >= max(1, maximumStalls))
     }
+
+    // MARK: Ends
+
+    /// See `InFlightTable.reportEnds`. To be called for each codec that the link gets, if it learns of ends.
+    package mutating func reportEnds() { requests.reportEnds() }
+
+    /// See `InFlightTable.takeEnded`.
+    package mutating func takeEnded() -> [SerialNumber] { requests.takeEnded() }
 
     // MARK: Time
 

@@ -13,7 +13,7 @@ enum Phrases {
         "protocolViolation", "proxy", "refused", "rejected", "repetitionMismatch", "reset", "responseMismatch",
         "sessionLost",
         "system", "timedOut", "tls", "tlsFailed", "unanswered", "unavailable", "unexpectedBytes", "unknownType",
-        "unreachable",
+        "unreachable", "unrelatedResponse",
     ]
 }
 

@@ -69,6 +69,7 @@ extension Field.Content {
         case .checksum(let checksum, _):
             guard checksum.isNumber else { return ("bytes", nil) }
             base = "base.HEX"
+        case .serial where width > 8: return ("bytes", nil)
         case .type: base = "base.HEX_DEC"
         case .serial, .status, .length, .integer, .kind: base = "base.DEC_HEX"
         }
