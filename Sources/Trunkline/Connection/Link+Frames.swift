@@ -415,7 +415,7 @@ extension Link.State {
         if dropsMismatches {
             Link.Dropped.note(mismatch, in: &taken.dropped)
         } else if mismatch.code == .unrelatedResponse {
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session))
+            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
         } else if rules.isInOrder {
             taken.violation = mismatch
         } else {

@@ -261,7 +261,7 @@ struct JSONRPCSimulationTests {
             }
             try await whileServing(client, maximumConcurrent: maximumConcurrent, pause: pause, handler) {
                 _ = try await client.send(JSONRPCRequest("go", [1], replyingWith: [Int].self))
-                while try await Self.isBusy(client) { try await pause() }
+                while try await Self.isBusy(client) { try await network.clock.sleep(for: .seconds(1)) }
                 let serving = await client.metrics.serving
                 #expect(serving.received == count && serving.dropped == 0)
                 #expect(serving.answered + serving.refused.values.reduce(0, +) == count)
@@ -293,7 +293,8 @@ struct JSONRPCSimulationTests {
     @Test func aCodecLearnsThatARequestGetsNoAnswer() throws {
         let (network, codec) = (SimulatedNetwork(seed: 1), WatchedCodec())
         try network.runBlocking {
-            let server = try await network.startServer(at: "a:80", speaking: JSONRPCCodec(.lines)) { _ in
+            let server = try await network.startServer(at: "a:80", speaking: JSONRPCCodec(.lines)) { frame in
+                guard JSONRPCCall(frame)?.method == "go" else { return .noReply }
                 let calls = [3, 4, 5].map { "{\"jsonrpc\":\"2.0\",\"id\":\($0),\"method\":\"m\(String($0))\"}\n" }
                 return .sequence([.garbage(Bytes(calls.joined())), .echo])
             }

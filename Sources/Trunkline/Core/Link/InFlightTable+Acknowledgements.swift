@@ -144,7 +144,9 @@ extension InFlightTable {
             return
         }
         var isComplete = true
-        if acknowledged.isOutOfOrder || acknowledged.types != types {
+        // Numbers that were never used must not be passed one by one.
+        let isFar = serial >= acknowledged.first && serial - acknowledged.first > UInt64(max(64, slots.capacity))
+        if isFar || acknowledged.isOutOfOrder || acknowledged.types != types {
             isComplete = takeUpTo(serial, types, unstarted, into: &answered)
         } else {
             guard serial >= acknowledged.first, serial < next else { return }
