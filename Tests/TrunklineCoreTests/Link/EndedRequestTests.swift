@@ -32,13 +32,14 @@ import Testing
         mutating func send(_ note: Comment) {
             lastID += 1
             let id = RequestID(lastID)
-            places[id] = machine.send(id, Frame(.request, type: 5, body: "x"), expectsResponse: lastID % 5 != 0)
+            places[id] = machine.send(id, Frame(.request, type: 0x410, body: "x"), expectsResponse: lastID % 5 != 0)
         }
 
         /// Writes some of the frames, as a link does.
         mutating func write(_ count: Int, _ note: Comment) {
             takeEnds(note)
-            _ = machine.encode(using: &codec)
+            let refusals = machine.encode(using: &codec)
+            #expect(refusals.isEmpty, note)
             let length = min(count, machine.outbound.unwrittenCount)
             guard length > 0 else { return }
             var starting: [Frame] = []
@@ -54,6 +55,66 @@ import Testing
             machine.didWrite(length, reporting: &reported)
             for id in reported { _ = machine.written(id) }
         }
+    }
+
+    @Test func everyRequestThatWasSentEndsOnce() {
+        for seed in seeds(300) {
+            var random = SeededGenerator(seed: seed)
+            let count = SerialNumber.random(in: 4...2000, using: &random)
+            var model = Model(serials: 1...count)
+            let note = Comment(rawValue: "seed \(seed)")
+            for _ in 0..<400 {
+                let id = model.places.keys.sorted().randomElement(using: &random)
+                let serial = SerialNumber.random(in: 1...min(count, model.lastID + 2), using: &random)
+                switch Int.random(in: 0..<12, using: &random) {
+                case 0..<4: for _ in 0..<3 { model.send(note) }
+                case 4, 5: model.write(.random(in: 1...200, using: &random), note)
+                case 6: _ = model.machine.answer(serial)
+                case 7:
+                    guard let id, let place = model.places.removeValue(forKey: id) else { continue }
+                    let kind = [CancelKind.answered, .unanswered].randomElement(using: &random)!
+                    if case .awaited(let serial, _) = model.machine.cancel(
+                        id,
+                        at: place,
+                        isTimeout: true,
+                        now: model.now
+                    ),
+                        Bool.random(using: &random)
+                    {
+                        let frame = FrameLayout.standard.cancelFrame(for: serial, type: 0x410) ?? Frame(.cancel)
+                        model.machine.send(cancelFrame: frame, for: serial, kind, now: model.now)
+                    }
+                case 8:
+                    guard let id, case .response(let number)? = model.places[id] else { continue }
+                    model.machine.sendAgain(Frame(.request, type: 0x410, body: "again"), id, as: number)
+                case 9:
+                    var frame = Frame(.response, serial: serial)
+                    frame.answers = [.through, .serials([serial...(serial + 3)]), .all].randomElement(using: &random)!
+                    _ = model.machine.answerAll(with: frame, serial)
+                default:
+                    model.now = model.now.advanced(by: .milliseconds(.random(in: 0...4000, using: &random)))
+                    model.machine.endQuarantine(at: model.now)
+                }
+                if Bool.random(using: &random) { model.takeEnds(note) }
+            }
+            // Everything that is left is answered, or its time ends.
+            while model.machine.outbound.unwrittenCount > 0 || !model.machine.outbound.isEmpty {
+                model.write(4096, note)
+            }
+            _ = model.machine.answerAll(with: allAnswered, 0)
+            for _ in 0..<3 {
+                model.now = model.now.advanced(by: .seconds(60))
+                model.machine.endQuarantine(at: model.now)
+            }
+            model.takeEnds(note)
+            #expect(model.noted.isEmpty && model.ends == model.sent && model.sent > 0, note)
+        }
+    }
+
+    private var allAnswered: Frame {
+        var frame = Frame(.response)
+        frame.answers = .all
+        return frame
     }
 
     /// A request that never began is not reported, whatever becomes of it.
@@ -75,7 +136,7 @@ import Testing
         model.machine.reportEnds()
         model.send("")
         model.write(4096, "")
-        #expect(model.machine.answer(1) == .late(RequestID(1), type: 5))
+        #expect(model.machine.answer(1) == .late(RequestID(1), type: 0x410))
         _ = model.machine.answer(2)
         #expect(model.machine.takeEnded() == [2])
     }
