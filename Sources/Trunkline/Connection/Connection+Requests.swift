@@ -35,9 +35,12 @@ extension Connection {
         if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
         guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
         let now = loop.now
+        var (hasToWrite, events) = (false, port.takeEvents())
+        if !queue.isWithoutAnswers {
+            hasToWrite = ready.state.admitAnswers(from: &queue, at: now, by: rules, into: &events)
+        }
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
-        var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
             var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
             if !queue.exclusives.isEmpty {
@@ -97,6 +100,9 @@ extension Connection {
 
     /// Whether one more request could go out now.
     var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
+
+    /// Whether an answer to the server could go out now.
+    var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
 
     /// The number of requests that could go out now, if the link allows them.
     var room: Int {
