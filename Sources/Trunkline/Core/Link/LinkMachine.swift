@@ -486,12 +486,17 @@ package struct LinkMachine: Sendable {
     /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    /// If every serial number is held: their count, and how many of them abandoned requests and their cancel frames hold.
-    /// Otherwise `nil`.
-    package var exhaustion: (count: Int, abandoned: Int)? {
+    /// If every serial number is held: their count, how many of them abandoned requests and their cancel frames hold, and by
+    /// what. Otherwise `nil`.
+    package var exhaustion: (count: Int, abandoned: Int, holders: String)? {
         guard requests.isExhausted else { return nil }
-        return (requests.heldCount, requests.abandonedCount + requests.cancelFrameCount)
+        let frames = requests.cancelFrameCount
+        let holders = frames == 0 ? "abandoned requests" : "abandoned requests and their cancel frames"
+        return (requests.heldCount, requests.abandonedCount + frames, holders)
     }
+
+    /// Whether a cancellation by other means than a frame on this link holds it.
+    package var isHeldByCancellation: Bool { holder.map { $0.cancellations > 0 } ?? false }
 
     /// Matched in order: until when the server may respond to the oldest request, if that was abandoned; otherwise
     /// `nil`.
@@ -531,8 +536,16 @@ package struct LinkMachine: Sendable {
         if asIfWritten { noteGivenUp(isTimeout: true) } else { givenUp.timeouts += 1 }
     }
 
+    /// Why a link is of no more use.
+    package enum Spent: Sendable, Equatable {
+        /// The request that no other may follow was abandoned.
+        case heldByAbandoned
+        /// This number of stalls in a row: of the link, or of one channel.
+        case stalled(Int, inChannel: Bool)
+    }
+
     /// Judges the link by the requests that were abandoned since the last call. Returns the number of timeouts that
-    /// count against the server, and whether the link is of no more use (`isSpent`). Timeouts do not count while the
+    /// count against the server, and why the link is of no more use, if it is not. Timeouts do not count while the
     /// next response belongs to a request that was not abandoned.
     ///
     /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
@@ -544,25 +557,27 @@ package struct LinkMachine: Sendable {
     ///
     /// - Parameter counts: Whether the server was responsible for the timeouts, rather than the client holding back
     ///   frames.
-    package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, isSpent: Bool) {
+    package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, spent: Spent?) {
         let latest = givenUp
         (givenUp.timeouts, givenUp.isAny, givenUp.hasTimedOut) = (0, false, false)
         let unstarted = outbound.firstUnstarted
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
-        guard latest.isAny else { return (timeouts, false) }
+        guard latest.isAny else { return (timeouts, nil) }
         if requests.hasChannels {
-            return (timeouts, requests.judgeChannels(counts: counts, maximumStalls: maximumStalls))
+            let stalls = requests.judgeChannels(counts: counts, maximumStalls: maximumStalls)
+            return (timeouts, stalls.map { .stalled($0, inChannel: true) })
         }
         if isInOrder, let holder, isHeld, holder.cancellations == 0, holder.abandonedUntil == nil,
             requests[holder.number] == nil
         {
-            return (timeouts, true)
+            return (timeouts, .heldByAbandoned)
         }
         guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
-            return (timeouts, false)
+            return (timeouts, nil)
         }
         givenUp.stalls += 1
-        return (timeouts, givenUp.stalls >= max(1, maximumStalls))
+        let isSpent = givenUp.stalls >= max(1, maximumStalls)
+        return (timeouts, isSpent ? .stalled(givenUp.stalls, inChannel: false) : nil)
     }
 
     // MARK: Time
