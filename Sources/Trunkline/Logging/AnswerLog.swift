@@ -4,6 +4,7 @@ struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
         case rejected(type: UInt32, status: UInt32, reason: String?)
+        case invalid(type: UInt32, ClientError.Code)
         case unknown(type: UInt32)
         case undecodable(ClientError.Code)
         case dropped(FrameError.Code)
@@ -15,6 +16,8 @@ struct AnswerLog: Sendable {
             case .rejected(let type, let status, nil): "of type 0x\(String(type, radix: 16)) with status \(status)"
             case .rejected(let type, let status, let reason?):
                 "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
+            case .invalid(let type, .overloaded): "to type 0x\(String(type, radix: 16)), beyond a limit"
+            case .invalid(let type, _): "to type 0x\(String(type, radix: 16)), malformed"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
             case .undecodable(let code): "\(code)"
             case .dropped(let code): "\(code)"
@@ -59,11 +62,13 @@ struct AnswerLog: Sendable {
     }
 
     private var rejected: Topic
+    private var invalid: Topic
     private var unknown: Topic
     private var undecodable: Topic
     private var dropped: Topic
     /// The latest response of each topic, as an example.
     private var latestReason: ServerReason?
+    private var latestInvalid: ClientError?
     private var latestUnknown: (serial: SerialNumber, session: SessionID)?
     private var latestUndecodable: ClientError?
     private var latestDropped: FrameError?
@@ -76,6 +81,7 @@ struct AnswerLog: Sendable {
     init(every interval: Duration) {
         (rejected, unknown) = (Topic(every: interval), Topic(every: interval))
         (undecodable, dropped) = (Topic(every: interval), Topic(every: interval))
+        invalid = Topic(every: interval)
     }
 
     // MARK: Noting
@@ -83,6 +89,11 @@ struct AnswerLog: Sendable {
     mutating func rejected(type: UInt32, status: UInt32, _ reason: ServerReason?, at endpoint: Endpoint?) {
         rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint)
         latestReason = reason
+    }
+
+    mutating func invalid(type: UInt32, _ error: ClientError, at endpoint: Endpoint?) {
+        invalid.note(.invalid(type: type, error.code), at: endpoint)
+        latestInvalid = error
     }
 
     mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID, at endpoint: Endpoint?) {
@@ -104,11 +115,14 @@ struct AnswerLog: Sendable {
 
     /// Whether the next `flush` at `now` needs the number of responses.
     func isDue(at now: Instant) -> Bool {
-        rejected.isDue(at: now) || unknown.isDue(at: now) || undecodable.isDue(at: now) || dropped.isDue(at: now)
+        rejected.isDue(at: now) || invalid.isDue(at: now) || unknown.isDue(at: now) || undecodable.isDue(at: now)
+            || dropped.isDue(at: now)
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
-    var nextFlush: Instant? { [rejected.next, unknown.next, undecodable.next, dropped.next].compactMap { $0 }.min() }
+    var nextFlush: Instant? {
+        [rejected.next, invalid.next, unknown.next, undecodable.next, dropped.next].compactMap { $0 }.min()
+    }
 
     /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
     ///   `nil` if it is not known.
@@ -141,7 +155,14 @@ struct AnswerLog: Sendable {
                 level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(topic.list)\(latest)"
             )
         }
-        let (latestUnknown, latestUndecodable) = (latestUnknown, latestUndecodable)
+        let (latestInvalid, latestUnknown, latestUndecodable) = (latestInvalid, latestUnknown, latestUndecodable)
+        write(&invalid, "responses.invalid") { topic, _ in
+            let count = LogText.count(topic.count, "response")
+            let latest = latestInvalid.map { LogText.of($0) } ?? ""
+            let text =
+                "\(count) could not be handed to the caller\(topic.span(now)): \(topic.list); the latest: \(latest)"
+            return (.warning, text)
+        }
         // Unknown responses are not among the responses to requests.
         write(
             &unknown,

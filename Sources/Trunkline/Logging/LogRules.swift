@@ -69,6 +69,7 @@ struct LogRules: Sendable {
         case .requestRefused(let error): requests.refused(error, at: endpoint)
         case .requestRejected(_, let type, let status, let reason):
             answers.rejected(type: type, status: status, reason, at: endpoint)
+        case .responseInvalid(_, let type, let error): answers.invalid(type: type, error, at: endpoint)
         case .unknownResponse(let serial, let type, let session):
             answers.unknown(
                 serial,

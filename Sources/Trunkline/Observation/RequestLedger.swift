@@ -27,7 +27,7 @@ struct RequestLedger {
     /// The requests that were accepted, and answered, since the latest event.
     private var accepted: [ClientEvent.AcceptedRequest] = []
     private var answered: [ClientEvent.AnsweredRequest] = []
-    /// Those that were answered with an error since then, if the observers want to know.
+    /// Those that were answered with an error, or an invalid response, since then, if the observers want to know.
     private var rejected: [ClientEvent.Content] = []
     /// When the present batch of commands began.
     private(set) var batchTime = Instant.distantPast
@@ -190,6 +190,12 @@ struct RequestLedger {
         // One that leaves the outcome open is a failure: see `failed`.
         guard let observation, observation.wants(.failures), !frame.isFateUnknown else { return }
         rejected.append(.requestRejected(id: id, type: type, status: frame.status, frame.reason))
+    }
+
+    /// A request was answered, but with a response that its caller cannot receive: see `ClientEvent.responseInvalid`.
+    mutating func invalid(_ id: RequestID, type: UInt32, _ error: ClientError) {
+        guard let observation, observation.wants(.failures) else { return }
+        rejected.append(.responseInvalid(id: id, type: type, error))
     }
 
     /// A one-way message was written. `succeeded` follows.
