@@ -107,6 +107,7 @@ public struct ClientError: Error, Sendable {
         var cause: (any Error)?
         var timeline: Timeline?
         var request: Request?
+        var requestName: String?
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -165,6 +166,25 @@ public struct ClientError: Error, Sendable {
         }
     }
 
+    /// Returns this error of a request with this name, unless it has a name already.
+    func named(_ name: String?) -> ClientError {
+        guard let name, requestName == nil else { return self }
+        return changed {
+            $0.requestName = name
+            $0.timeline?.name = name
+        }
+    }
+
+    /// Returns this error without the name of its request, for texts that begin with it.
+    var unnamed: ClientError {
+        requestName == nil
+            ? self
+            : changed {
+                $0.requestName = nil
+                $0.timeline?.name = nil
+            }
+    }
+
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
@@ -202,6 +222,10 @@ public struct ClientError: Error, Sendable {
     /// The request of the handshake that failed, for example a subscription that the server did not restore. `nil` for
     /// errors of other calls, whose callers know the request.
     public var request: Request? { storage.content.request }
+    /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil` if it
+    /// has none. For handles and streams it is known only if the client has a log or another observer of failures, or if the
+    /// type number decides it.
+    public var requestName: String? { storage.content.requestName ?? timeline?.name }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.
     public var timeline: Timeline? { storage.content.timeline }
@@ -218,7 +242,7 @@ extension ClientError.Fate {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// The code, fate, message, timeline, endpoint and cause, in one line. An error response has no timeline in its
+    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has no timeline in its
     /// description.
     ///
     /// ```
@@ -230,7 +254,7 @@ extension ClientError: CustomStringConvertible {
     /// are in ``response``. The description of the cause is included, with control and format characters escaped, even
     /// if the cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
     public var description: String {
-        var text = "\(code) (\(fate.text)): \(message)"
+        var text = "\(code) (\(fate.text)): \(requestName.map { "\($0): " } ?? "")\(message)"
         if code == .rejected, reason == nil, let count = response?.frame.contentCount, count > 0 {
             text += ", body of \(count == 1 ? "1 byte" : "\(count) bytes")"
         }

@@ -197,10 +197,14 @@ extension Client {
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
-        return await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation, cancellation in
+        let outcome = await withContinuation(cancelling: commandQueue, id.number...id.number) {
+            continuation,
+            cancellation in
             submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
             cancelIfNeeded(id...id, cancellation)
         }
+        guard case .failure(let error) = outcome else { return outcome }
+        return .failure(error.named(codec.name(of: frame)))
     }
 
     nonisolated func nextRequestID() -> RequestID {
@@ -344,7 +348,16 @@ extension Client {
         let outcomes = await withContinuation(cancelling: commandQueue, numbers) {
             submit(requests, range, options, $0, $1)
         }
-        return (first, outcomes)
+        let hasFailure = outcomes.contains { if case .failure = $0 { true } else { false } }
+        return (first, hasFailure ? named(outcomes, of: requests) : outcomes)
+    }
+
+    /// Returns the outcomes, whose errors name their requests.
+    @inline(never)
+    private nonisolated func named(_ outcomes: [Outcome], of requests: [Request]) -> [Outcome] {
+        zip(requests, outcomes).map { request, outcome in
+            outcome.mapError { $0.named(codec.name(of: request.frame)) }
+        }
     }
 
     /// Posts the requests of a `send(all:)`. Not inlined, for the reason that `submit` of one request gives.

@@ -137,6 +137,7 @@ extension Dispatcher {
         at now: Instant
     ) {
         if ledger.succeeded(request, waiter, at: now) { keepTimeline(of: id, request, waiter, position, at: now) }
+        ledger.forgetName(of: id)
     }
 
     @inline(never)

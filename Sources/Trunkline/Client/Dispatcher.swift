@@ -72,7 +72,7 @@ struct Dispatcher {
         isMember = connection.options.membership != nil
         let options = connection.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
-        ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
+        ledger = RequestLedger(connection.observation, connection.recorder, codec, on: loop)
         retries = RetryRules(
             account: options.retryBudget.map { RetryAccount($0) },
             generator: SeededGenerator(seed: loop.randomSeed())
@@ -241,6 +241,7 @@ extension Dispatcher {
             }
             if let extras = waiter.extras, retries.usesDatagrams { awaitAnswer(id, extras) }
             let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+            if ledger.keepsNames { ledger.keepName(of: frame, id) }
             let place = link.admit(
                 id,
                 frame,
@@ -300,6 +301,7 @@ extension Dispatcher {
             return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
         let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+        if ledger.keepsNames { ledger.keepName(of: frame, id) }
         let latest = deadline ?? waiter.batch?.options.deadline
         ledger.accepted(
             id,

@@ -3,21 +3,29 @@
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
-        case rejected(type: UInt32, status: UInt32, reason: String?)
-        case invalid(type: UInt32, ClientError.Code)
+        case rejected(Request, status: UInt32, reason: String?)
+        case invalid(Request, ClientError.Code)
         case unknown(type: UInt32)
         case undecodable(ClientError.Code)
         case dropped(FrameError.Code)
         /// All others, once there are many kinds.
         case others
 
+        /// The name of a request, or its type.
+        struct Request: Hashable, Sendable {
+            let type: UInt32
+            let name: String?
+
+            var text: String { name ?? "type 0x\(String(type, radix: 16))" }
+        }
+
         var text: String {
             switch self {
-            case .rejected(let type, let status, nil): "of type 0x\(String(type, radix: 16)) with status \(status)"
-            case .rejected(let type, let status, let reason?):
-                "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
-            case .invalid(let type, .overloaded): "to type 0x\(String(type, radix: 16)), beyond a limit"
-            case .invalid(let type, _): "to type 0x\(String(type, radix: 16)), malformed"
+            case .rejected(let request, let status, nil): "of \(request.text) with status \(status)"
+            case .rejected(let request, let status, let reason?):
+                "of \(request.text) with \(status == 0 ? "" : "status \(status), ")\(reason)"
+            case .invalid(let request, .overloaded): "to \(request.text), beyond a limit"
+            case .invalid(let request, _): "to \(request.text), malformed"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
             case .undecodable(let code): "\(code)"
             case .dropped(let code): "\(code)"
@@ -86,14 +94,21 @@ struct AnswerLog: Sendable {
 
     // MARK: Noting
 
-    mutating func rejected(type: UInt32, status: UInt32, _ reason: ServerReason?, at endpoint: Endpoint?) {
-        rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint)
+    mutating func rejected(
+        type: UInt32,
+        _ name: String?,
+        status: UInt32,
+        _ reason: ServerReason?,
+        at endpoint: Endpoint?
+    ) {
+        let request = Kind.Request(type: type, name: name)
+        rejected.note(.rejected(request, status: status, reason: reason?.label), at: endpoint)
         latestReason = reason
     }
 
     mutating func invalid(type: UInt32, _ error: ClientError, at endpoint: Endpoint?) {
-        invalid.note(.invalid(type: type, error.code), at: endpoint)
-        latestInvalid = error
+        invalid.note(.invalid(Kind.Request(type: type, name: error.requestName), error.code), at: endpoint)
+        latestInvalid = error.unnamed
     }
 
     mutating func unknown(_ serial: SerialNumber, type: UInt32, _ session: SessionID, at endpoint: Endpoint?) {

@@ -67,8 +67,8 @@ struct LogRules: Sendable {
         switch event.content {
         case .requestFailed(let id, let error, _): requests.failed(id, error, at: endpoint)
         case .requestRefused(let error): requests.refused(error, at: endpoint)
-        case .requestRejected(_, let type, let status, let reason):
-            answers.rejected(type: type, status: status, reason, at: endpoint)
+        case .requestRejected(_, let type, let status, let reason, let name):
+            answers.rejected(type: type, name, status: status, reason, at: endpoint)
         case .responseInvalid(_, let type, let error): answers.invalid(type: type, error, at: endpoint)
         case .unknownResponse(let serial, let type, let session):
             answers.unknown(

@@ -148,9 +148,9 @@ public struct ClientEvent: Sendable {
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
-        /// The server answered the request with an error, for this reason, if it gave one. Told only to observers of
-        /// ``Kinds/failures``.
-        case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?)
+        /// The server answered the request with an error, for this reason, if it gave one. The request has this name
+        /// (``NamingCodec``), or none. Told only to observers of ``Kinds/failures``.
+        case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?, name: String?)
         /// The server answered the request with a response that its caller cannot receive: one that is malformed
         /// (`protocolViolation`) or exceeds a limit (`overloaded`). Told only to observers of ``Kinds/failures``.
         case responseInvalid(id: RequestID, type: UInt32, ClientError)
@@ -342,9 +342,9 @@ extension ClientEvent {
         case .requestRetrying(let id, let tryNumber, let delay):
             return [("id", number(id.number)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
-        case .requestRejected(let id, let type, let status, let reason):
+        case .requestRejected(let id, let type, let status, let reason, let name):
             return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
-                + (reason.map { [("reason", .text("\($0)"))] } ?? [])
+                + (reason.map { [("reason", .text("\($0)"))] } ?? []) + (name.map { [("name", .text($0))] } ?? [])
         case .responseInvalid(let id, let type, let failure):
             return [("id", number(id.number)), ("type", number(type))] + error(failure)
         case .unknownResponse(let serial, let type, let session):

@@ -153,7 +153,7 @@ struct BusyServerTests {
             #expect(report?.cause == .unanswered || report?.cause == .halfOpen)
             load.cancel()
             _ = await load.result
-            client.cancelAll()
+            await client.cancelAll()
             _ = server
         }
     }

@@ -12,6 +12,9 @@ package final class ProtocolCodec: Sendable {
     package let pongsLookLikePings: Bool
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
+    private let naming: (any NamingCodec)?
+    /// Whether each request is asked for its name, if names are kept.
+    package let namesEachRequest: Bool
 
     package init(_ base: any FrameCodec) {
         self.base = base
@@ -19,6 +22,8 @@ package final class ProtocolCodec: Sendable {
         pongsLookLikePings = (base as? any HeartbeatCodec)?.pongsLookLikePings ?? false
         posting = base as? any PostingCodec ?? Unrefined()
         windowed = base as? any WindowedCodec ?? Unrefined()
+        naming = base as? any NamingCodec
+        namesEachRequest = naming?.namesEachRequest ?? false
     }
 
     package var matching: ResponseMatching { base.matching }
@@ -32,6 +37,12 @@ package final class ProtocolCodec: Sendable {
     package func isWindowUpdate(_ frame: Frame) -> Bool { windowed.isWindowUpdate(frame) }
 
     // MARK: Rarely
+
+    /// The name of a request, ready to be shown; `nil` if it has none.
+    package func name(of request: Frame) -> String? {
+        guard let name = naming?.name(of: request), !name.isEmpty else { return nil }
+        return name.escaped(upTo: 64)
+    }
 
     /// The maximum number of requests in flight on one channel.
     package var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
