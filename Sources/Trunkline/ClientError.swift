@@ -242,8 +242,8 @@ extension ClientError.Fate {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has no timeline in its
-    /// description.
+    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has no
+    /// timeline in its description.
     ///
     /// ```
     /// timedOut (fate unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame

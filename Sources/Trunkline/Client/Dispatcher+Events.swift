@@ -209,7 +209,10 @@ extension Dispatcher {
         guard let target = endParts(of: id, .replyEnded),
             case .onLink(let session, .response(let serial)) = request.place
         else { return }
-        connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
+        // In order, a server that answers before the first piece of data expects none.
+        if codec.matching.isInOrder, !target.hasWrittenPart { return }
+        let number = codec.matching.isInOrder ? 0 : serial
+        connection.inCallOfOwner { _ = $0.sendCancelFrame(for: number, type: target.type, on: session) }
         endLinkOfUpload(session)
     }
 

@@ -233,17 +233,24 @@ extension Connection {
             // not count either.
             if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
             if let cancellable { beginCancelling(cancellable, on: link) }
-            sendCancelFrame(for: serial, type: type, on: session)
+            // Nothing may come between the pieces of another request.
+            if !link.state.machine.isUploading(besides: place),
+                sendCancelFrame(for: serial, type: type, on: session)
+            {
+                link.state.machine.noteClosingPiece(at: loop.now)
+            }
             return .sent(endpoint)
         }
     }
 
-    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
-    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) {
+    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that. Returns
+    /// whether it has.
+    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) -> Bool {
         guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
-            return
+            return false
         }
         scheduleFlushUnlessFull(link)
+        return true
     }
 
     /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.

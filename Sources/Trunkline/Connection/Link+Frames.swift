@@ -169,7 +169,10 @@ extension Link.State {
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> LinkMachine.Place {
-        let holdsOthers = codec.isPipelining && expectsResponse && !codec.mayPipeline(behind: frame)
+        // In order, nothing may come between the pieces of a request.
+        let holdsOthers =
+            expectsResponse
+            && (codec.isPipelining && !codec.mayPipeline(behind: frame) || rules.isInOrder && frame.kind == .part)
         let place = machine.send(
             id,
             frame,

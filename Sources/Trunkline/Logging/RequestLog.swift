@@ -117,7 +117,8 @@ struct RequestLog: Sendable {
         let failed = counts.failed.values.reduce(0, +)
         let refused = counts.refused.values.reduce(0, +)
         let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
-        let request = latest.id.map { "request \($0)\(latest.error.requestName.map { " (\($0))" } ?? type)" } ?? "a request"
+        let request =
+            latest.id.map { "request \($0)\(latest.error.requestName.map { " (\($0))" } ?? type)" } ?? "a request"
         let error = LogText.of(latest.error.unnamed)
         if failed + refused == 1 {
             return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(error)"

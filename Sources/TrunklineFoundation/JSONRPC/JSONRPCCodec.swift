@@ -39,8 +39,8 @@ public import Trunkline
 ///
 /// **Parsing.** Each message is checked to be JSON, and only its outermost members are looked at. The body is a part of
 /// its text, which callers decode in their own tasks. Values may be nested 512 levels deep.
-public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCodec, HeartbeatCodec, ClosingCodec, SentFrameCodec,
-    PushKeyCodec, FrameLimitCodec, ServerSideCodec
+public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCodec, HeartbeatCodec, ClosingCodec,
+    SentFrameCodec, PushKeyCodec, FrameLimitCodec, ServerSideCodec
 {
     /// What the protocol adds to JSON-RPC 2.0.
     public let dialect: Dialect

@@ -349,7 +349,9 @@ import Testing
     @Test func errorResponsesAreCountedByTypeAndStatus() {
         var log = Log()
         func reject(_ type: UInt32, _ status: UInt32) {
-            log.rules.note(ClientEvent(.requestRejected(id: 1, type: type, status: status, nil, name: nil), at: log.now))
+            log.rules.note(
+                ClientEvent(.requestRejected(id: 1, type: type, status: status, nil, name: nil), at: log.now)
+            )
         }
         for _ in 0..<3 { reject(0x410, 500) }
         log.flush(LogRules.Load(responses: 90))
@@ -366,7 +368,9 @@ import Testing
     /// A service that does nothing but fail is no normal one.
     @Test func errorResponsesAreAWarningIfThereIsLittleElse() {
         var log = Log()
-        for _ in 0..<20 { log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil), at: log.now)) }
+        for _ in 0..<20 {
+            log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil), at: log.now))
+        }
         log.flush(LogRules.Load(responses: 20))
         let record = log.takeAll().first
         #expect(record?.level == .warning)

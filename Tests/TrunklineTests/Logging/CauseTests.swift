@@ -180,7 +180,10 @@ struct CauseTests {
             $0.observers = [collector]
             $0.requests.maximumReplySize = 10
         }
-        try simulate(speaking: BadWords(), options: options, handler: { WordsCodec.answer(to: $0) }) {
+        var conditions = NetworkConditions()
+        conditions.fragmentation = 0
+        let handler: LoopbackServer.Handler = { WordsCodec.answer(to: $0) }
+        try simulate(conditions: conditions, speaking: BadWords(), options: options, handler: handler) {
             service,
             client in
             let malformed = await failure(of: client.start(Request(type: 7, body: "!ask 7 * bad secret")))
@@ -332,7 +335,7 @@ private struct BadWords: FrameCodec, ServerSideCodec {
 
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var frame = try base.decode(&input) else { return nil }
-        if frame.kind == .response, String(frame.body).hasPrefix("bad") { frame.malformedReason = .unexpectedBytes }
+        if frame.kind == .response, String(frame.body).hasPrefix("bad") { frame.markMalformed(.unexpectedBytes) }
         return frame
     }
 

@@ -129,6 +129,9 @@ public protocol PostingCodec: FrameCodec {
 public protocol UploadCodec: FrameCodec {
     /// Whether the client ends the link when it abandons a request of which it has sent some pieces, but not the last.
     ///
+    /// In protocols matched in order, this is so with any other codec. If `false` there, the client sends the cancel frame of
+    /// a ``CancellingCodec`` as a closing piece, waits for the answer to the request, and then goes on with the link.
+    ///
     /// If `true`, `open` needs no cancel frame. The other requests in flight on the link are lost (`connectionLost`, fate
     /// `unknown`), so give such uploads a client of their own if that matters.
     var abandoningEndsLink: Bool { get }

@@ -62,7 +62,12 @@ package final class ProtocolCodec: Sendable {
     }
 
     /// Whether the client ends the link when it abandons a request of which the last piece was not sent.
-    package var abandoningEndsLink: Bool { (base as? any UploadCodec)?.abandoningEndsLink ?? false }
+    ///
+    /// In order, the next request would be read as the rest of the abandoned one, so this is true unless the codec says
+    /// that there is another way.
+    package var abandoningEndsLink: Bool {
+        (base as? any UploadCodec)?.abandoningEndsLink ?? (matching == .inOrder)
+    }
 
     /// Returns the codec of the server side; the same codec if the protocol has no other.
     package func serverSide() -> any FrameCodec { (base as? any ServerSideCodec)?.serverSide() ?? base }

@@ -277,8 +277,8 @@ extension FrameLayout {
 
 // MARK: - Conformances
 
-extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec, PushKeyCodec,
-    HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
+extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec,
+    PushKeyCodec, HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec
 {
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }

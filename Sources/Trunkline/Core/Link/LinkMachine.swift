@@ -36,6 +36,8 @@ package struct LinkMachine: Sendable {
         /// separately.
         var abandonedUntil: Instant?
         var isRequest = false
+        /// Matched in order: whether the request is sent in pieces.
+        var isUpload = false
         /// The number of abandoned requests that are being cancelled by other means than a frame on this link, and of
         /// those for which this has failed: these hold the link to its end. Small, because every link has room for it.
         var cancellations: UInt32 = 0
@@ -172,6 +174,7 @@ package struct LinkMachine: Sendable {
             return .written
         }
         guard let number = requests.insert(id, type: frame.type, at: position) else { return nil }
+        let isUpload = isInOrder && frame.kind == .part
         if keepsRequest { requests.keep(copy frame, for: number) }
         frame.serial = isInOrder ? 0 : number
         outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: reportsWritten))
@@ -179,7 +182,7 @@ package struct LinkMachine: Sendable {
         if let channel {
             requests.note(number, onChannel: channel, holdsOthers: holdsOthers)
         } else if holdsOthers {
-            holder = Holder(number: number, isRequest: true)
+            holder = Holder(number: number, isRequest: true, isUpload: isUpload)
         } else if holder != nil {
             holder = nil
         }
@@ -217,7 +220,7 @@ package struct LinkMachine: Sendable {
         id: RequestID,
         of number: SerialNumber
     ) -> OutboundPosition {
-        frame.serial = number
+        frame.serial = isInOrder ? 0 : number
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
@@ -364,6 +367,19 @@ package struct LinkMachine: Sendable {
     /// Lets nothing follow the request at `place`, which is the only one on the link, before it has been answered.
     package mutating func holdOthers(behind place: Place?) {
         if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
+    }
+
+    /// Matched in order: whether another request than that at `place` is being sent in pieces.
+    package func isUploading(besides place: Place) -> Bool {
+        guard let holder, holder.isUpload, requests.holds(holder.number) else { return false }
+        return place != .response(holder.number)
+    }
+
+    /// Notes that a frame has told the server, in place of the last piece, that the request that holds others is abandoned,
+    /// if it was sent in pieces: its answer is due soon.
+    package mutating func noteClosingPiece(at now: Instant) {
+        guard let held = holder, held.isUpload, held.abandonedUntil == nil, requests[held.number] == nil else { return }
+        holder?.abandonedUntil = now.advanced(by: holdPatience)
     }
 
     // MARK: Cancelling by other means
