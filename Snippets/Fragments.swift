@@ -211,6 +211,12 @@ func dependOnALink(_ client: Client) async throws -> Response {
     return rows
 }
 
+// MARK: Names of requests
+
+let mailCodec = DelimitedCodec(delimiter: "\r\n").namingRequests { request in
+    String(request.body.prefix(4))  // "DATA", "MAIL"
+}
+
 // MARK: Cancellation over a second connection
 
 /// What cancels the request on a link, as its server has sent it.

@@ -107,6 +107,7 @@ public struct ClientError: Error, Sendable {
         var cause: (any Error)?
         var timeline: Timeline?
         var request: Request?
+        var requestName: String?
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -165,6 +166,25 @@ public struct ClientError: Error, Sendable {
         }
     }
 
+    /// Returns this error of a request with this name, unless it has a name already.
+    func named(_ name: String?) -> ClientError {
+        guard let name, requestName == nil else { return self }
+        return changed {
+            $0.requestName = name
+            $0.timeline?.name = name
+        }
+    }
+
+    /// Returns this error without the name of its request, for texts that begin with it.
+    var unnamed: ClientError {
+        requestName == nil
+            ? self
+            : changed {
+                $0.requestName = nil
+                $0.timeline?.name = nil
+            }
+    }
+
     /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
@@ -202,6 +222,10 @@ public struct ClientError: Error, Sendable {
     /// The request of the handshake that failed, for example a subscription that the server did not restore. `nil` for
     /// errors of other calls, whose callers know the request.
     public var request: Request? { storage.content.request }
+    /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil` if it
+    /// has none. For handles and streams it is known only if the client has a log or another observer of failures, or if the
+    /// type number decides it.
+    public var requestName: String? { storage.content.requestName ?? timeline?.name }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.
     public var timeline: Timeline? { storage.content.timeline }
@@ -218,8 +242,8 @@ extension ClientError.Fate {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// The code, fate, message, timeline, endpoint and cause, in one line. An error response has no timeline in its
-    /// description.
+    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has no
+    /// timeline in its description.
     ///
     /// ```
     /// timedOut (fate unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame
@@ -233,7 +257,7 @@ extension ClientError: CustomStringConvertible {
 
     /// The description, with the text of the cause.
     func text(of cause: String?) -> String {
-        var text = "\(code) (\(fate.text)): \(message)"
+        var text = "\(code) (\(fate.text)): \(requestName.map { "\($0): " } ?? "")\(message)"
         // What is wrong with a request or a response comes before when and where.
         let isMistake = code == .invalidRequest || code == .invalidResponse || code == .invalidArgument
         let saysCauseFirst = isMistake && timeline != nil

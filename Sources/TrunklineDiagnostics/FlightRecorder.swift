@@ -195,7 +195,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     func note(_ event: ClientEvent) {
         switch event.content {
         case .requestsAccepted, .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart,
-            .requestsAnswered, .requestRejected, .messageWritten, .unknownResponse:
+            .requestsAnswered, .requestRejected, .responseInvalid, .messageWritten, .unknownResponse:
             break
         default:
             let name = (name: "event", value: ClientEvent.Value.text(event.name))

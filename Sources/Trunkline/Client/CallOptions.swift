@@ -252,6 +252,8 @@ struct ResolvedOptions: Sendable {
         static let endsWithSession = Marks(rawValue: 4)
         /// Nothing else may be in flight together with the request.
         static let isExclusive = Marks(rawValue: 8)
+        /// A message that answers the server, which may wait for it in the middle of a request.
+        static let isAnswer = Marks(rawValue: 16)
     }
 
     /// Whether the request may wait for a link.

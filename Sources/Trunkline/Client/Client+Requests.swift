@@ -140,6 +140,10 @@ extension Client {
     /// The client sends a frame of kind `response` with the type, the body and the fields of `request` and the serial
     /// of `push`. The call returns when the kernel has accepted its last byte.
     ///
+    /// The answer passes the requests that wait for their turn: the server may wait for it before it answers the request
+    /// in flight. So `requests.maximumInFlight`, limits of channels, and a request that no other may follow do not hold it
+    /// back, only a full socket does.
+    ///
     /// The answer is never sent on another link, because the server could match it with another message there. If the
     /// link of the push has been closed or is draining, the call fails with `connectionLost`, fate `notSent`. Usually
     /// no action is needed in that case: the server sends the message again.
@@ -174,6 +178,7 @@ extension Client {
         let callOptions = CallOptions(retry: .never, waitsForReady: false)
         var options = try resolved(callOptions, timeout, expectsResponse: false)
         options.session = session
+        options.marks.insert(.isAnswer)
         return (frame, options)
     }
 
@@ -192,10 +197,14 @@ extension Client {
     ) async -> Outcome {
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         let id = nextRequestID()
-        return await withContinuation(cancelling: commandQueue, id.number...id.number) { continuation, cancellation in
+        let outcome = await withContinuation(cancelling: commandQueue, id.number...id.number) {
+            continuation,
+            cancellation in
             submit(frame, id, isEnqueued ? enqueuing(frame, continuation) : .caller(continuation), options)
             cancelIfNeeded(id...id, cancellation)
         }
+        guard case .failure(let error) = outcome else { return outcome }
+        return .failure(error.named(codec.name(of: frame)))
     }
 
     nonisolated func nextRequestID() -> RequestID {
@@ -339,7 +348,16 @@ extension Client {
         let outcomes = await withContinuation(cancelling: commandQueue, numbers) {
             submit(requests, range, options, $0, $1)
         }
-        return (first, outcomes)
+        let hasFailure = outcomes.contains { if case .failure = $0 { true } else { false } }
+        return (first, hasFailure ? named(outcomes, of: requests) : outcomes)
+    }
+
+    /// Returns the outcomes, whose errors name their requests.
+    @inline(never)
+    private nonisolated func named(_ outcomes: [Outcome], of requests: [Request]) -> [Outcome] {
+        zip(requests, outcomes).map { request, outcome in
+            outcome.mapError { $0.named(codec.name(of: request.frame)) }
+        }
     }
 
     /// Posts the requests of a `send(all:)`. Not inlined, for the reason that `submit` of one request gives.

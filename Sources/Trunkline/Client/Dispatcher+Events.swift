@@ -113,7 +113,9 @@ extension Dispatcher {
         _ position: OutboundPosition,
         at now: Instant
     ) {
-        if frame.isErrorResponse, frame.isFateUnknown { return interrupted(id, frame, position, at: now) }
+        if frame.isErrorResponse, frame.isFateUnknown, frame.malformedReason == nil {
+            return interrupted(id, frame, position, at: now)
+        }
         guard let request = requests[id], let waiter = requests.forget(id) else { return ledger.late(id) }
         let isError = frame.isErrorResponse || frame.malformedReason != nil
         ledger.answered(id, request, frame.status, isError: isError, at: now)
@@ -135,6 +137,7 @@ extension Dispatcher {
         at now: Instant
     ) {
         if ledger.succeeded(request, waiter, at: now) { keepTimeline(of: id, request, waiter, position, at: now) }
+        ledger.forgetName(of: id)
     }
 
     @inline(never)
@@ -178,7 +181,11 @@ extension Dispatcher {
         at now: Instant
     ) {
         guard case .failure(let error) = Outcome(of: frame) else { return }
-        ledger.rejected(id, type: request.type, frame)
+        if frame.malformedReason == nil {
+            ledger.rejected(id, type: request.type, frame)
+        } else {
+            ledger.invalid(id, type: request.type, error)
+        }
         fail(id, request, waiter, error, position, at: now)
     }
 
@@ -202,7 +209,10 @@ extension Dispatcher {
         guard let target = endParts(of: id, .replyEnded),
             case .onLink(let session, .response(let serial)) = request.place
         else { return }
-        connection.inCallOfOwner { $0.sendCancelFrame(for: serial, type: target.type, on: session) }
+        // In order, a server that answers before the first piece of data expects none.
+        if codec.matching.isInOrder, !target.hasWrittenPart { return }
+        let number = codec.matching.isInOrder ? 0 : serial
+        connection.inCallOfOwner { _ = $0.sendCancelFrame(for: number, type: target.type, on: session) }
         endLinkOfUpload(session)
     }
 
@@ -245,6 +255,7 @@ extension Dispatcher {
                 guard let request = requests[id], let waiter = requests.forget(id) else { return }
                 ledger.answered(id, request, frame.status, isError: true, at: now)
                 let error = ClientError(.overloaded, .answered, message)
+                ledger.invalid(id, type: request.type, error)
                 return fail(id, request, waiter, error, position, at: now)
             case .answeredAll(var answered, let frame):
                 guard let place = answered.firstIndex(where: { $0.id == id }) else { continue }
@@ -252,7 +263,9 @@ extension Dispatcher {
                 events[index] = .answeredAll(answered, frame)
                 guard let request = requests[id], let waiter = requests.forget(id) else { return }
                 ledger.answered(id, request, frame.status, isError: true, at: now)
-                return fail(id, request, waiter, ClientError(.overloaded, .answered, message), position, at: now)
+                let error = ClientError(.overloaded, .answered, message)
+                ledger.invalid(id, type: request.type, error)
+                return fail(id, request, waiter, error, position, at: now)
             case .lost(let loss):
                 guard let lost = loss.remains.lost.first(where: { $0.id == id }) else { continue }
                 onLink = TryOnLink(link: loss.link, times: lost.written)

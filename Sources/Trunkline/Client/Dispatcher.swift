@@ -72,7 +72,7 @@ struct Dispatcher {
         isMember = connection.options.membership != nil
         let options = connection.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
-        ledger = RequestLedger(connection.observation, connection.recorder, on: loop)
+        ledger = RequestLedger(connection.observation, connection.recorder, codec, on: loop)
         retries = RetryRules(
             account: options.retryBudget.map { RetryAccount($0) },
             generator: SeededGenerator(seed: loop.randomSeed())
@@ -241,6 +241,7 @@ extension Dispatcher {
             }
             if let extras = waiter.extras, retries.usesDatagrams { awaitAnswer(id, extras) }
             let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+            if ledger.keepsNames { ledger.keepName(of: frame, id) }
             let place = link.admit(
                 id,
                 frame,
@@ -285,17 +286,22 @@ extension Dispatcher {
         _ expectsResponse: Bool
     ) {
         guard lifecycle == .open else { return refuse(waiter, .clientIsClosed) }
+        var isAnswer = false
         if let options = waiter.tracked?.options {
+            isAnswer = options.marks.contains(.isAnswer)
             if let error = refusal(options) { return refuse(waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
             if options.marks.contains(.isExclusive) { requests.queue.makeExclusive(id) }
         }
         // A message that `enqueue` accepted already has room.
         let cost = OutboundQueue.cost(of: frame)
-        if requests.queue.refusal(for: cost) != nil, !waiter.hasRoom, let refusal = refusalAfterAdmission(cost) {
+        if requests.queue.refusal(for: cost) != nil, !waiter.hasRoom,
+            let refusal = refusalAfterAdmission(cost, isAnswer: isAnswer)
+        {
             return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
         }
         let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
+        if ledger.keepsNames { ledger.keepName(of: frame, id) }
         let latest = deadline ?? waiter.batch?.options.deadline
         ledger.accepted(
             id,
@@ -316,6 +322,7 @@ extension Dispatcher {
         )
         if let extras = waiter.extras, retries.usesDatagrams { awaitAnswer(id, extras) }
         requests.append(consume request, consume waiter, deadline: deadline, accepted: accepted)
+        if isAnswer { requests.noteAnswer(id) }
     }
 
     /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
@@ -368,14 +375,16 @@ extension Dispatcher {
         return admitted
     }
 
-    /// Puts requests on the link. If another request would still have to wait, returns why it may not; otherwise `nil`.
-    private mutating func refusalAfterAdmission(_ cost: Int) -> String? {
+    /// Puts requests on the link. If another request, or an answer to the server, would still have to wait, returns why it
+    /// may not; otherwise `nil`.
+    private mutating func refusalAfterAdmission(_ cost: Int, isAnswer: Bool) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()
         let mayAdmit = connection.admitEarly(from: &requests.queue, &parts)
         requests.noteAdmissions(at: loop.now)
         let mayGo = mayAdmit && !requests.queue.hasWaiting
         directRoom = connection.roomNow
+        if isAnswer, connection.inCallOfOwner({ $0.mayAdmitAnswer }) { return nil }
         return mayGo ? nil : requests.queue.refusal(for: cost)
     }
 

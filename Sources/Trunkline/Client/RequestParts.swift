@@ -45,6 +45,8 @@ struct RequestParts: Sendable {
         var isIncomplete: Bool
         /// Whether a part has been put on the link. If so, the request cannot be retried.
         var isContinued = false
+        /// Whether any byte of a part was written.
+        var hasWrittenPart = false
         fileprivate var held = List()
         fileprivate var queued = List()
         fileprivate var listing = Listing.none
@@ -213,6 +215,7 @@ struct RequestParts: Sendable {
     mutating func written(_ id: RequestID) {
         guard let requestPart = takeQueued(id) else { return }
         if requestPart.endsRequest { targets[requestPart.request]?.isIncomplete = false }
+        targets[requestPart.request]?.hasWrittenPart = true
         requestPart.continuation?.resume(returning: nil)
     }
 
@@ -345,7 +348,10 @@ struct RequestParts: Sendable {
 extension Dispatcher {
     /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
     mutating func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
-        guard !codec.matching.isInOrder else { return part.fail(.notAddressable, isSent: false) }
+        // Without serials, what is sent next belongs to the request that was opened, because it is the latest one.
+        if codec.matching.isInOrder, parts.targets[part.request] == nil, requests[part.request] != nil {
+            return part.fail(.notAddressable, isSent: false)
+        }
         guard requests[part.request] != nil else {
             return part.fail(channel.ending ?? .replyEnded, isSent: false)
         }
@@ -389,6 +395,7 @@ extension Dispatcher {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
             let isSent = !part.isDropped && !connection.inCallOfOwner { $0.remove(part) }
+            if isSent { ended.target.hasWrittenPart = true }
             if isSent, part.endsRequest { ended.target.isIncomplete = false }
             part.fail(error, isSent: isSent)
         }
@@ -399,6 +406,10 @@ extension Dispatcher {
 
 extension ClientError {
     static var notAddressable: ClientError {
-        ClientError(.invalidRequest, .notSent, "the protocol has no serials, so frames cannot be added to a request")
+        ClientError(
+            .invalidRequest,
+            .notSent,
+            "the protocol has no serials, so frames can be added only to a request of open"
+        )
     }
 }

@@ -83,6 +83,21 @@ extension ClientOptions {
         /// Choose it well below the server's limit. This option has an effect with `.pingPong` only; with `.oneWay`,
         /// ``interval`` already counts from the last write.
         public var speakAfter: Duration?
+        /// Whether an unanswered ping ends a link although the server may only be busy with a request. Default `false`.
+        ///
+        /// A server that works on one request at a time answers a ping after the requests before it. With `false`, the
+        /// ``deadline`` of a ping begins anew while one of these is true, and once more when it ends:
+        ///
+        /// - The endpoint is a child process, a pipe or another descriptor, or a Unix domain socket, and any request is in
+        ///   flight.
+        /// - The protocol is matched in order, a request that was written before the ping is in flight, and the kernel of
+        ///   the peer has acknowledged all bytes. Pings are repeated meanwhile, so a path that breaks is still noticed
+        ///   within twice the `deadline`. Where the system does not report acknowledgments, or a proxy is between, the ping
+        ///   decides.
+        ///
+        /// A request in flight is one whose caller waits. Its timeout, and ``maximumStalls``, still end a link to a server that
+        /// hangs. Set the option to `true` if the server answers pings while it works.
+        public var endsBusyLinks = false
         /// How many times in a row the server may fail to answer before the link is replaced, or `nil` for no limit.
         /// Default 3, at least 1.
         ///

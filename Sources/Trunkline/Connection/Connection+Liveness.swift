@@ -19,6 +19,10 @@ extension Connection {
         policy.minimumRate = liveness.minimumRate
         policy.maximumTimeouts = liveness.maximumStalls
         if link.exchangesDatagrams { policy.repeatPingAfter = liveness.deadline / 8 }
+        if !liveness.endsBusyLinks {
+            policy.excusing =
+                link.endpoint.isOnThisHost ? .any : rules.isInOrder && !rules.isByChannel ? .earlier : .none
+        }
         // A codec that has no ping now may have one later.
         let hasHeartbeat = codec.hasPing || link.state.codec.ping(number: 0) != nil
         policy.mode = hasHeartbeat ? liveness.heartbeat : .none
@@ -69,7 +73,8 @@ extension Connection {
 
     /// Checks the link, and sends a ping if that is due.
     private func look(_ due: Instant, _ link: Link) -> Liveness.Action {
-        let action = link.state.machine.look(due: due, at: loop.turnTime)
+        let transport = link.transport
+        let action = link.state.machine.look(due: due, at: loop.turnTime) { transport.isAcknowledged == true }
         // Only a full socket can delay the ping: see `socketTookBytes`.
         if case .ping(let number) = action { ping(number, link) }
         return action
@@ -105,8 +110,33 @@ extension Connection {
         let since = link.state.machine.liveness.rules.isProbing ? "of a ping" : "of the beginning of a frame"
         let deadline = (link.negotiated.liveness ?? options.liveness).deadline
         let silence = "no complete frame from \(link.endpoint) within \(deadline) \(since)"
-        let opinion = link.transport.tcpInformation?.opinionAboutSilence ?? TCPInformation.guessAboutSilence
+        let opinion =
+            link.transport.tcpInformation?.opinionAboutSilence
+            ?? link.endpoint.opinionAboutSilence
+            ?? TCPInformation.guessAboutSilence
         lose(link.session, TransportError(.halfOpen, "\(silence); \(opinion)"))
+    }
+}
+
+extension Endpoint {
+    /// Whether no network is between this process and its peer, which is known to run while the link lives: a child process,
+    /// the other end of a pipe, or a server behind a Unix domain socket.
+    fileprivate var isOnThisHost: Bool {
+        switch target {
+        case .command, .descriptors, .unix: true
+        case .host, .vsock: false
+        }
+    }
+
+    /// Why nothing comes from a peer without a network in between; `nil` for others.
+    fileprivate var opinionAboutSilence: String? {
+        switch target {
+        case .command: "the process is alive, and does not answer"
+        case .descriptors: "the other end is open, and does not answer"
+        case .unix: "the server has the socket open, and does not answer"
+        case .vsock: "the server hangs, or the virtual machine does not run"
+        case .host: nil
+        }
     }
 }
 

@@ -35,9 +35,12 @@ extension Connection {
         if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
         guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
         let now = loop.now
+        var (hasToWrite, events) = (false, port.takeEvents())
+        if !queue.isWithoutAnswers {
+            hasToWrite = ready.state.admitAnswers(from: &queue, at: now, by: rules, into: &events)
+        }
         // One of each in turn, so that neither takes all the room below the watermark.
         var room = room
-        var (hasToWrite, events) = (false, port.takeEvents())
         repeat {
             var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
             if !queue.exclusives.isEmpty {
@@ -98,6 +101,9 @@ extension Connection {
     /// Whether one more request could go out now.
     var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
+    /// Whether an answer to the server could go out now.
+    var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
+
     /// The number of requests that could go out now, if the link allows them.
     var room: Int {
         guard let ready else { return 0 }
@@ -150,9 +156,9 @@ extension Connection {
 
     /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
     var serialShortage: String? {
-        guard let ready, let (count, abandoned) = ready.state.machine.exhaustion else { return nil }
+        guard let ready, let (count, abandoned, holders) = ready.state.machine.exhaustion else { return nil }
         let serials = count == 1 ? "the only serial number is" : "all \(count) serial numbers are"
-        return "\(serials) in use, \(abandoned) by abandoned requests"
+        return "\(serials) in use, \(abandoned) by \(holders)"
     }
 
     /// The reason why requests cannot be sent, for error messages; `nil` if there is none.
@@ -230,17 +236,24 @@ extension Connection {
             // not count either.
             if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
             if let cancellable { beginCancelling(cancellable, on: link) }
-            sendCancelFrame(for: serial, type: type, on: session)
+            // Nothing may come between the pieces of another request.
+            if !link.state.machine.isUploading(besides: place),
+                sendCancelFrame(for: serial, type: type, on: session)
+            {
+                link.state.machine.noteClosingPiece(at: loop.now)
+            }
             return .sent(endpoint)
         }
     }
 
-    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
-    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) {
+    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that. Returns
+    /// whether it has.
+    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) -> Bool {
         guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
-            return
+            return false
         }
         scheduleFlushUnlessFull(link)
+        return true
     }
 
     /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.
@@ -448,10 +461,10 @@ extension Connection {
     private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
         if isToBeJudged { judgeAnswers(link, at: now) }
         guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
-        let obstacle = obstacle(ready, at: now)
+        let (obstacle, shortage) = obstacle(ready, at: now)
         let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
         guard let departure = endpointJudge.replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
-        leaveEndpoint(because: departure, shortageText(ready, departure))
+        leaveEndpoint(because: departure, text(of: shortage, ready))
         endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
     }
 
@@ -459,61 +472,107 @@ extension Connection {
     private func judgeAnswers(_ link: Link, at now: Instant) {
         let maximumStalls = options.liveness.maximumStalls
         let counts = !port.isPaused && !isServerExcused
-        let (timeouts, isSpent) = link.state.machine.judge(counts: counts, maximumStalls: maximumStalls)
+        let (timeouts, spent) = link.state.machine.judge(counts: counts, maximumStalls: maximumStalls)
         let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
         let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
         armLiveness()
-        guard isSpent || isUnasked else { return }
+        guard spent != nil || isUnasked else { return }
         if isTooSilent {
             let text = endpointJudge.silenceText(at: now)
             endpointJudge.endSilence()
             leaveEndpoint(because: .silence, text)
-        } else if isSpent {
-            let text =
-                "the server has left out a response: the latest request on the link timed out several times in a row"
-                + " (liveness.maximumStalls is \(maximumStalls.map { "\($0)" } ?? "nil"))"
-            leaveEndpoint(because: .unanswered, text)
+        } else if let spent {
+            leaveEndpoint(because: .unanswered, text(of: spent, maximumStalls))
         }
+    }
+
+    /// Why a link is replaced that is of no more use.
+    private func text(of spent: LinkMachine.Spent, _ maximumStalls: Int?) -> String {
+        switch spent {
+        case .heldByAbandoned:
+            return
+                "a request that no other may follow timed out or was cancelled before it was answered, and the next one"
+                + " would have to wait for its response"
+        case .stalled(let count, let isInChannel):
+            let times = count == 1 ? "" : "\(count) times in a row, "
+            let place = isInChannel ? "on its channel" : "on the link"
+            let limit = maximumStalls.map { "\($0)" } ?? "nil"
+            return
+                "\(times)a request timed out while no other response was awaited \(place): the server answers too late,"
+                + " or has left out a response (liveness.maximumStalls is \(limit))"
+        }
+    }
+
+    /// What keeps requests from going out, if abandoned ones do.
+    private enum Shortage {
+        /// A request that no other may follow, or one that could not be cancelled.
+        case held
+        /// Abandoned requests have many of the places of `maximumInFlight`.
+        case places
+        /// All places are taken, and the request that is to be answered next, or one of some channel, is abandoned.
+        case oldest
+        /// The next request must go out alone.
+        case alone
+        /// The limit of a channel, or a request that no other may follow on it.
+        case channel
+        case serials
     }
 
     /// Why a link is replaced, with the numbers of the rule.
-    private func shortageText(_ link: Link, _ departure: ReconnectMachine.Departure) -> String {
-        let abandoned = link.state.machine.requests.abandonedCount
-        let requests = LogText.count(abandoned, "abandoned request")
-        guard departure == .exhausted else {
-            return "the response that is due is for an abandoned request, and \(requests) keep others from going out"
+    private func text(of shortage: Shortage, _ link: Link) -> String {
+        let count = link.state.machine.requests.abandonedCount
+        let abandoned = LogText.count(count, "abandoned request")
+        let places =
+            "\(abandoned) \(count == 1 ? "holds" : "hold") places of requests.maximumInFlight (\(maximumInFlight))"
+        switch shortage {
+        case .held:
+            let isRunning = cancellations.contains { $0.session == link.session }
+            return link.state.machine.isHeldByCancellation && !isRunning
+                ? "a request could not be cancelled on the server, so no other may follow it (requests.cancelling)"
+                : "a request that no other may follow timed out or was cancelled, and its response has not come in time"
+        case .places: return places
+        case .oldest:
+            return rules.isByChannel
+                ? "the response to an abandoned request has not come in time; \(places)"
+                : "the response that is due is that of an abandoned request, and has not come in time; \(places)"
+        case .alone:
+            let late = count == 1 ? "which was not" : "one of which was not"
+            return "a request that must go out alone waits for \(abandoned), \(late) answered in time"
+        case .channel: return "requests wait for an abandoned one on their channel, whose response has not come in time"
+        case .serials:
+            guard let (count, abandoned, holders) = link.state.machine.exhaustion else {
+                return "no serial number is free"
+            }
+            let verb = abandoned == 1 ? "is" : "are"
+            return "\(abandoned) of \(LogText.count(count, "serial number")) \(verb) held by \(holders)"
         }
-        if let (count, abandoned) = link.state.machine.exhaustion {
-            return
-                "\(LogText.count(abandoned, "abandoned request")) hold serial numbers, of which the link has \(count)"
-        }
-        return "\(requests) hold places of requests.maximumInFlight (\(maximumInFlight))"
     }
 
-    private func obstacle(_ link: Link, at now: Instant) -> LinkReplacement.Obstacle {
+    private func obstacle(_ link: Link, at now: Instant) -> (LinkReplacement.Obstacle, Shortage) {
         let abandoned = link.state.machine.requests.abandonedCount
-        func unanswered(until: Instant?) -> LinkReplacement.Obstacle {
-            until.map { $0 <= now ? .unanswered : .unansweredUntil($0) } ?? .other
+        func unanswered(until: Instant?, _ shortage: Shortage) -> (LinkReplacement.Obstacle, Shortage) {
+            (until.map { $0 <= now ? .unanswered : .unansweredUntil($0) } ?? .other, shortage)
         }
-        if let until = link.state.machine.heldUntil { return unanswered(until: until) }
+        if let until = link.state.machine.heldUntil { return unanswered(until: until, .held) }
         guard inFlight < maximumInFlight else {
-            if !isStrict, abandoned >= maximumInFlight / 2 { return .exhausted }
+            if !isStrict, abandoned >= maximumInFlight / 2 { return (.exhausted, .places) }
             // In order, no later request can be answered before the oldest one.
             let isByChannel = rules.isByChannel
             return unanswered(
                 until: isByChannel
-                    ? link.state.machine.requests.abandonedUntil : link.state.machine.oldestAbandonedUntil()
+                    ? link.state.machine.requests.abandonedUntil : link.state.machine.oldestAbandonedUntil(),
+                .oldest
             )
         }
         // Only abandoned requests keep an exclusive one, or those of a channel, from going out.
         if awaitsAlone, link.state.machine.count == 0 {
-            return unanswered(until: link.state.machine.requests.abandonedUntil)
+            return unanswered(until: link.state.machine.requests.abandonedUntil, .alone)
         }
-        if rules.isByChannel { return unanswered(until: link.state.machine.awaitedChannelsUntil()) }
-        guard let (count, abandoned) = link.state.machine.exhaustion, !link.state.machine.isHeld,
+        if rules.isByChannel { return unanswered(until: link.state.machine.awaitedChannelsUntil(), .channel) }
+        guard let (count, abandoned, _) = link.state.machine.exhaustion, !link.state.machine.isHeld,
             link.state.isBelowWatermark(rules)
-        else { return .other }
-        return abandoned * 2 >= count ? .exhausted : .other
+        else { return (.other, .serials) }
+        return (abandoned * 2 >= count ? .exhausted : .other, .serials)
     }
 
     /// When to look again, over all links: see `judge`.

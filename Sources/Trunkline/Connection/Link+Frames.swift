@@ -75,6 +75,33 @@ extension Link.State {
         return count
     }
 
+    /// Moves the answers to the server of `queue` to the link. Only the watermark holds them back: the server may wait for
+    /// one before it answers the requests in flight, so their number, a request that no other may follow, and channels say
+    /// nothing here. Returns whether there was one.
+    mutating func admitAnswers(
+        from queue: inout RequestQueue,
+        at now: Instant,
+        by rules: LinkRules,
+        into events: inout [ConnectionEvent]
+    ) -> Bool {
+        var hasAdmitted = false
+        while isBelowWatermark(rules), let answer = queue.popAnswer() {
+            let (id, reports) = (answer.id, answer.reports)
+            let place = admit(
+                id,
+                answer.contents(),
+                expectsResponse: false,
+                reports: reports,
+                by: rules,
+                into: &events
+            )
+            queue.went(id, to: place, on: machine.session)
+            rules.stepObservation?.add(.requestAdmitted(id: id, session: machine.session), at: now)
+            hasAdmitted = true
+        }
+        return hasAdmitted
+    }
+
     /// Removes and returns the next request of `queue` whose channel takes one.
     private mutating func popByChannel(from queue: inout RequestQueue) -> QueuedRequest? {
         queue.beginParking(on: machine.session)
@@ -143,7 +170,10 @@ extension Link.State {
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
     ) -> LinkMachine.Place {
-        let holdsOthers = codec.isPipelining && expectsResponse && !codec.mayPipeline(behind: frame)
+        // In order, nothing may come between the pieces of a request.
+        let holdsOthers =
+            expectsResponse
+            && (codec.isPipelining && !codec.mayPipeline(behind: frame) || rules.isInOrder && frame.kind == .part)
         let place = machine.send(
             id,
             frame,

@@ -25,6 +25,8 @@ final class OpeningTransport: Transport, @unchecked Sendable {
     var localAddress: SocketAddress? { socket?.localAddress }
     var remoteAddress: SocketAddress? { socket?.remoteAddress }
     var tcpInformation: TCPInformation? { socket?.tcpInformation }
+    /// Unknown: it is the proxy that acknowledges.
+    var isAcknowledged: Bool? { nil }
     var hasFailed: Bool { socket?.hasFailed ?? true }
 
     var isReading = false {

@@ -174,6 +174,9 @@ package protocol Transport: AnyObject {
     /// The state of the TCP connection; `nil` if this is none, or if the system does not report it.
     var tcpInformation: TCPInformation? { get }
 
+    /// Whether the peer's kernel has acknowledged every byte that was written; `nil` if that is unknown.
+    var isAcknowledged: Bool? { get }
+
     /// Whether the connection is broken, for example by a reset or by the kernel's keep-alive probes.
     ///
     /// For owners that do not read. Owners that read receive an event.
@@ -218,6 +221,9 @@ extension Transport {
     }
 
     package var tcpInformation: TCPInformation? { nil }
+    package var isAcknowledged: Bool? {
+        tcpInformation.map { $0.unacknowledgedSegments == 0 && ($0.unsentBytes ?? 0) == 0 }
+    }
     package var exit: ProcessExit? { nil }
     package func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool { false }
 }

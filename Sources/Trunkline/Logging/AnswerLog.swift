@@ -3,7 +3,8 @@
 struct AnswerLog: Sendable {
     /// What is counted apart.
     private enum Kind: Hashable, Sendable {
-        case rejected(type: UInt32, status: UInt32, reason: String?)
+        case rejected(Request, status: UInt32, reason: String?)
+        case invalid(Request, ClientError.Code)
         case unknown(type: UInt32)
         case stray(reason: String)
         case undecodable(ClientError.Code)
@@ -11,11 +12,21 @@ struct AnswerLog: Sendable {
         /// All others, once there are many kinds.
         case others
 
+        /// The name of a request, or its type.
+        struct Request: Hashable, Sendable {
+            let type: UInt32
+            let name: String?
+
+            var text: String { name ?? "type 0x\(String(type, radix: 16))" }
+        }
+
         var text: String {
             switch self {
-            case .rejected(let type, let status, nil): "of type 0x\(String(type, radix: 16)) with status \(status)"
-            case .rejected(let type, let status, let reason?):
-                "of type 0x\(String(type, radix: 16)) with \(status == 0 ? "" : "status \(status), ")\(reason)"
+            case .rejected(let request, let status, nil): "of \(request.text) with status \(status)"
+            case .rejected(let request, let status, let reason?):
+                "of \(request.text) with \(status == 0 ? "" : "status \(status), ")\(reason)"
+            case .invalid(let request, .overloaded): "to \(request.text), beyond a limit"
+            case .invalid(let request, _): "to \(request.text), malformed"
             case .unknown(let type): "of type 0x\(String(type, radix: 16))"
             case .stray(let reason): reason
             case .undecodable(let code): "\(code)"
@@ -69,12 +80,14 @@ struct AnswerLog: Sendable {
     }
 
     private var rejected: Topic
+    private var invalid: Topic
     private var unknown: Topic
     private var strays: Topic
     private var undecodable: Topic
     private var dropped: Topic
     /// The latest response of each topic, as an example.
     private var latestReason: ServerReason?
+    private var latestInvalid: ClientError?
     private var latestUnknown: (serial: SerialNumber, session: SessionID, reason: ServerReason?)?
     private var latestStray: ServerReason?
     private var latestUndecodable: ClientError?
@@ -88,19 +101,27 @@ struct AnswerLog: Sendable {
     init(every interval: Duration) {
         (rejected, unknown, strays) = (Topic(every: interval), Topic(every: interval), Topic(every: interval))
         (undecodable, dropped) = (Topic(every: interval), Topic(every: interval))
+        invalid = Topic(every: interval)
     }
 
     // MARK: Noting
 
     mutating func rejected(
         type: UInt32,
+        _ name: String?,
         status: UInt32,
         _ reason: ServerReason?,
         at endpoint: Endpoint?,
         _ now: Instant
     ) {
-        rejected.note(.rejected(type: type, status: status, reason: reason?.label), at: endpoint, now)
+        let request = Kind.Request(type: type, name: name)
+        rejected.note(.rejected(request, status: status, reason: reason?.label), at: endpoint, now)
         latestReason = reason
+    }
+
+    mutating func invalid(type: UInt32, _ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
+        invalid.note(.invalid(Kind.Request(type: type, name: error.requestName), error.code), at: endpoint, now)
+        latestInvalid = error.unnamed
     }
 
     mutating func unknown(
@@ -134,13 +155,13 @@ struct AnswerLog: Sendable {
 
     /// Whether the next `flush` at `now` needs the number of responses.
     func isDue(at now: Instant) -> Bool {
-        rejected.isDue(at: now) || unknown.isDue(at: now) || strays.isDue(at: now) || undecodable.isDue(at: now)
-            || dropped.isDue(at: now)
+        rejected.isDue(at: now) || invalid.isDue(at: now) || unknown.isDue(at: now) || strays.isDue(at: now)
+            || undecodable.isDue(at: now) || dropped.isDue(at: now)
     }
 
     /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
-        [rejected.next, unknown.next, strays.next, undecodable.next, dropped.next].compactMap { $0 }.min()
+        [rejected, invalid, unknown, strays, undecodable, dropped].compactMap(\.next).min()
     }
 
     /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
@@ -175,7 +196,15 @@ struct AnswerLog: Sendable {
                 level, "the server answered \(share)\(requests) with an error\(topic.span(now)): \(topic.list)\(latest)"
             )
         }
-        let (latestUnknown, latestUndecodable) = (latestUnknown, latestUndecodable)
+        let (latestInvalid, latestUnknown, latestUndecodable) = (latestInvalid, latestUnknown, latestUndecodable)
+        write(&invalid, "responses.invalid") { topic, _ in
+            let count = LogText.count(topic.count, "response")
+            let latest = latestInvalid.map { LogText.of($0) } ?? ""
+            let text =
+                "\(count) could not be handed to the caller\(topic.span(now)): \(topic.list);"
+                + " \(topic.latest(now)): \(latest)"
+            return (.warning, text)
+        }
         // Unknown responses are not among the responses to requests.
         write(
             &unknown,

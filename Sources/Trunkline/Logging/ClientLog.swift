@@ -36,7 +36,7 @@ final class ClientLog: ClientObserver, TimerTarget, @unchecked Sendable {
         for event in events {
             rules.note(event)
             switch event.content {
-            case .requestRejected, .unknownResponse, .responseUndecodable: break
+            case .requestRejected, .responseInvalid, .unknownResponse, .responseUndecodable: break
             default: isUrgent = true
             }
         }

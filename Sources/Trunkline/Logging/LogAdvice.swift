@@ -14,7 +14,7 @@ extension DisconnectCause {
         case .goAway: "the server announced its shutdown"
         case .halfOpen:
             "nothing came back, not even the answer to a ping, and the system reports no error"
-        case .unanswered: "the server accepts requests and does not answer them"
+        case .unanswered: "requests were not answered before they timed out or were cancelled"
         case .exhausted:
             "requests that timed out or were cancelled, and that the server has not answered yet, hold at least half of the"
                 + " serial numbers, or of requests.maximumInFlight"

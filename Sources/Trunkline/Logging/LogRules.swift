@@ -74,8 +74,9 @@ struct LogRules: Sendable {
         switch event.content {
         case .requestFailed(let id, let error, _): requests.failed(id, error, at: endpoint, event.instant)
         case .requestRefused(let error): requests.refused(error, at: endpoint, event.instant)
-        case .requestRejected(_, let type, let status, let reason):
-            answers.rejected(type: type, status: status, reason, at: endpoint, event.instant)
+        case .requestRejected(_, let type, let status, let reason, let name):
+            answers.rejected(type: type, name, status: status, reason, at: endpoint, event.instant)
+        case .responseInvalid(_, let type, let error): answers.invalid(type: type, error, at: endpoint, event.instant)
         case .unknownResponse(let serial, let type, let session, let reason):
             answers.unknown(
                 serial,

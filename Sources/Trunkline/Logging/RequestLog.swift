@@ -121,9 +121,11 @@ struct RequestLog: Sendable {
         let failed = counts.failed.values.reduce(0, +)
         let refused = counts.refused.values.reduce(0, +)
         let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
-        let request = latest.id.map { "request \($0)\(type)" } ?? "a request"
+        let request =
+            latest.id.map { "request \($0)\(latest.error.requestName.map { " (\($0))" } ?? type)" } ?? "a request"
+        let error = LogText.of(latest.error.unnamed)
         if counts.number == 1 {
-            return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(LogText.of(latest.error))"
+            return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(error)"
         }
         var parts: [String] = []
         let span = Self.span(failuresWritten, now)
@@ -134,7 +136,7 @@ struct RequestLog: Sendable {
             let list = LogText.list(counts.refused.texts)
             parts.append("\(LogText.count(refused, "request was", "requests were")) not accepted\(span): \(list)")
         }
-        parts.append("\(LogText.latest(latest.at, at: now)): \(request): \(LogText.of(latest.error))")
+        parts.append("\(LogText.latest(latest.at, at: now)): \(request): \(error)")
         return parts.joined(separator: "; ")
     }
 

@@ -148,9 +148,12 @@ public struct ClientEvent: Sendable {
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
         /// ``Client/Metrics/refusals``.
         case requestRefused(ClientError)
-        /// The server answered the request with an error, for this reason, if it gave one, or with a malformed response.
-        /// Told only to observers of ``Kinds/failures``.
-        case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?)
+        /// The server answered the request with an error, for this reason, if it gave one. The request has this name
+        /// (``NamingCodec``), or none. Told only to observers of ``Kinds/failures``.
+        case requestRejected(id: RequestID, type: UInt32, status: UInt32, ServerReason?, name: String?)
+        /// The server answered the request with a response that its caller cannot receive: one that is malformed
+        /// (`protocolViolation`) or exceeds a limit (`overloaded`). Told only to observers of ``Kinds/failures``.
+        case responseInvalid(id: RequestID, type: UInt32, ClientError)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The reason
@@ -261,7 +264,7 @@ extension ClientEvent {
         case .requestsAccepted, .requestsAnswered, .messageWritten, .requestFailed, .requestRefused: .requests
         case .requestWaiting, .requestAdmitted, .requestsWritten, .requestFirstPart, .requestRetrying, .lateResponse:
             .steps
-        case .requestRejected: .failures
+        case .requestRejected, .responseInvalid: .failures
         case .stateChanged, .attemptPlanned, .addressFailed, .linkReady, .linkDraining, .linkEnded, .processOutput,
             .loopLate, .certificateSeen, .heartbeatIntervalChanged, .tlsFilesChanged, .clientClosed, .clientDeallocated:
             .links
@@ -286,6 +289,7 @@ extension ClientEvent {
         case .requestRetrying: "request.retrying"
         case .requestRefused: "request.refused"
         case .requestRejected: "request.rejected"
+        case .responseInvalid: "response.invalid"
         case .lateResponse: "request.late_response"
         case .unknownResponse: "response.unknown"
         case .responseUndecodable: "response.undecodable"
@@ -340,9 +344,11 @@ extension ClientEvent {
         case .requestRetrying(let id, let tryNumber, let delay):
             return [("id", number(id.number)), ("try", number(tryNumber)), ("delay", .seconds(delay.inSeconds))]
         case .requestRefused(let refusal): return error(refusal)
-        case .requestRejected(let id, let type, let status, let reason):
+        case .requestRejected(let id, let type, let status, let reason, let name):
             return [("id", number(id.number)), ("type", number(type)), ("status", number(status))]
-                + (reason.map { [("reason", .text("\($0)"))] } ?? [])
+                + (reason.map { [("reason", .text("\($0)"))] } ?? []) + (name.map { [("name", .text($0))] } ?? [])
+        case .responseInvalid(let id, let type, let failure):
+            return [("id", number(id.number)), ("type", number(type))] + error(failure)
         case .unknownResponse(let serial, let type, let session, let reason):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
                 + (reason.map { [("reason", .text("\($0)"))] } ?? [])

@@ -27,12 +27,17 @@ struct RequestLedger {
     /// The requests that were accepted, and answered, since the latest event.
     private var accepted: [ClientEvent.AcceptedRequest] = []
     private var answered: [ClientEvent.AnsweredRequest] = []
-    /// Those that were answered with an error since then, if the observers want to know.
+    /// Those that were answered with an error, or an invalid response, since then, if the observers want to know.
     private var rejected: [ClientEvent.Content] = []
     /// When the present batch of commands began.
     private(set) var batchTime = Instant.distantPast
     /// The times without a ready link.
     private var linkGaps = LinkGaps()
+    private let codec: ProtocolCodec
+    /// Whether the names of requests are kept: only for observers of failures, and if the type does not decide them.
+    let keepsNames: Bool
+    /// The names of the requests that have not ended.
+    private var names = SequentialMap<String>()
     /// The limit because of which requests wait, as told to the observers.
     private var limit: ClientEvent.Limit?
 
@@ -48,8 +53,14 @@ struct RequestLedger {
         var triesQueued = 0
     }
 
-    init(_ observation: Observation?, _ recorder: (any ClientRecorder)?, on loop: any EventLoop) {
-        (self.observation, self.recorder, self.loop) = (observation, recorder, loop)
+    init(
+        _ observation: Observation?,
+        _ recorder: (any ClientRecorder)?,
+        _ codec: ProtocolCodec,
+        on loop: any EventLoop
+    ) {
+        (self.observation, self.recorder, self.codec, self.loop) = (observation, recorder, codec, loop)
+        keepsNames = codec.namesEachRequest && observation?.wants(.failures) == true
         tellsRequests = observation?.wantsRequests == true
     }
 
@@ -72,6 +83,27 @@ struct RequestLedger {
             rejected.removeAll(keepingCapacity: rejected.count <= 64)
         }
     }
+
+    // MARK: Names
+
+    /// Keeps the name of a request that is about to be accepted, if `keepsNames`.
+    @inline(never)
+    mutating func keepName(of frame: Frame, _ id: RequestID) {
+        if let name = codec.name(of: frame) { names.insert(name, for: id.number) }
+    }
+
+    /// The name of a request, if it has one and is known.
+    private func name(of id: RequestID, type: UInt32) -> String? {
+        if keepsNames { return names.read(id.number) { copy $0 } }
+        return codec.namesEachRequest ? nil : codec.name(of: Frame(.request, type: type))
+    }
+
+    /// Forgets the name of a request that has ended.
+    @inline(__always)
+    mutating func forgetName(of id: RequestID) { if keepsNames { _ = names.remove(id.number) } }
+
+    /// Whether no name is kept.
+    var isWithoutNames: Bool { !names.hasValue { _ in true } }
 
     // MARK: Acceptance
 
@@ -105,6 +137,9 @@ struct RequestLedger {
         on session: SessionID
     ) {
         counters.requests += count
+        if keepsNames {
+            for index in 0..<count { keepName(of: batched[index].frame, first.advanced(by: index)) }
+        }
         recorder?.calls(batched, count, first: first, options.expectsResponse, options.deadline, at: batchTime)
         guard tellsRequests else { return }
         for index in 0..<count {
@@ -189,7 +224,14 @@ struct RequestLedger {
         if let reason = frame.reason { rejections.count(reason.label) }
         // One that leaves the outcome open is a failure: see `failed`.
         guard let observation, observation.wants(.failures), !frame.isFateUnknown else { return }
-        rejected.append(.requestRejected(id: id, type: type, status: frame.status, frame.reason))
+        let name = name(of: id, type: type)
+        rejected.append(.requestRejected(id: id, type: type, status: frame.status, frame.reason, name: name))
+    }
+
+    /// A request was answered, but with a response that its caller cannot receive: see `ClientEvent.responseInvalid`.
+    mutating func invalid(_ id: RequestID, type: UInt32, _ error: ClientError) {
+        guard let observation, observation.wants(.failures) else { return }
+        rejected.append(.responseInvalid(id: id, type: type, error.named(name(of: id, type: type))))
     }
 
     /// A one-way message was written. `succeeded` follows.
@@ -224,6 +266,7 @@ struct RequestLedger {
         noteTry(of: request, from: waiter.tracked?.rested, at: now)
         let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
         keep(timeline, for: waiter, at: now)
+        forgetName(of: id)
         return error.with(timeline)
     }
 
@@ -281,6 +324,7 @@ struct RequestLedger {
         return Timeline(
             id: id,
             type: request.type,
+            name: name(of: id, type: request.type),
             tryCount: call?.tryNumber ?? 1,
             tries: (call?.failedTries ?? []) + [last]
         )

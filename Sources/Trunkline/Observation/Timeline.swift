@@ -126,6 +126,8 @@ public struct Timeline: Sendable, Hashable {
     public let id: RequestID
     /// The type number of the request; 0 if the protocol has none.
     public let type: UInt32
+    /// The name of the request (``NamingCodec``); `nil` if it has none.
+    public internal(set) var name: String?
     /// The number of tries.
     public let tryCount: Int
     /// The latest tries, at most nine, in order. The last one ended the request.
@@ -139,8 +141,8 @@ public struct Timeline: Sendable, Hashable {
     /// Why the request failed; `nil` if it was answered or, for a one-way message, written.
     public var failure: Client.Metrics.Failure? { tries.last?.failure }
 
-    init(id: RequestID, type: UInt32, tryCount: Int, tries: [Try]) {
-        (self.id, self.type, self.tryCount, self.tries) = (id, type, tryCount, tries)
+    init(id: RequestID, type: UInt32, name: String? = nil, tryCount: Int, tries: [Try]) {
+        (self.id, self.type, self.name, self.tryCount, self.tries) = (id, type, name, tryCount, tries)
     }
 
     /// When the request was made.
@@ -172,6 +174,7 @@ public struct Timeline: Sendable, Hashable {
         var joined = Timeline(
             id: id,
             type: type,
+            name: name,
             tryCount: (earlier?.tryCount ?? 0) + tryCount,
             tries: ((earlier?.tries ?? []) + later).suffix(9)
         )
@@ -204,6 +207,7 @@ public struct Timeline: Sendable, Hashable {
         return Timeline(
             id: earlier?.id ?? RequestID(0),
             type: earlier?.type ?? 0,
+            name: earlier?.name,
             tryCount: (earlier?.tryCount ?? 0) + 1,
             tries: ((earlier?.tries ?? []) + [last]).suffix(9)
         )

@@ -54,9 +54,19 @@ extension Client {
     /// The first piece is sent by this call, as a frame of kind `part`. The request is not sent again after a second
     /// piece has been put on the link, whatever its retry policy.
     ///
-    /// The protocol must have serials and parts of requests, and either a cancel frame or a codec that lets an abandoned
+    /// **With serials**, the protocol must have parts of requests, and either a cancel frame or a codec that lets an abandoned
     /// request end its link (``UploadCodec``): otherwise a request that is cancelled between two pieces would never end for
-    /// the server. In other protocols, every call of the returned value fails with `invalidRequest`, fate `notSent`.
+    /// the server.
+    ///
+    /// **Matched in order**, as for the data after the server's go-ahead (`DATA` of SMTP, `COPY` of PostgreSQL), nothing else
+    /// goes out on the link until the request is answered, and only then the next request does. Let the codec decode the
+    /// go-ahead as a `part`. If the server answers before the second piece, for example because it refuses, the link goes on.
+    /// If the request is abandoned before its last piece, or answered between two pieces, its link ends, and requests that
+    /// were written before it and are not answered are lost, fate `unknown`. A codec with another way returns `false` from
+    /// ``UploadCodec/abandoningEndsLink``, and may send a closing piece as its cancel frame.
+    ///
+    /// In other protocols (matched in order by channel, or with serials and no such end), every call of the returned value
+    /// fails with `invalidRequest`, fate `notSent`.
     ///
     /// - Parameters:
     ///   - request: The first piece.
@@ -106,7 +116,9 @@ extension Client {
             return ended(.failure(.expiredUnsent(expired)), route)
         }
         if frame.kind == .part,
-            codec.matching.isInOrder || !codec.cancels(frame.type) && !codec.abandoningEndsLink
+            codec.matching == .inOrderByChannel
+                || !codec.abandoningEndsLink && !codec.cancels(frame.type)
+                    && codec.matching != .inOrder
         {
             return ended(.failure(.notInPieces), route)
         }
@@ -188,7 +200,7 @@ extension ClientError {
         ClientError(
             .invalidRequest,
             .notSent,
-            "requests in pieces need a protocol with serials, and a cancel frame or an UploadCodec"
+            "requests in pieces need a protocol without channels, and with serials a cancel frame or an UploadCodec"
         )
     }
 }

@@ -23,9 +23,13 @@ extension Client {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
-        let frame = try Request(request).frame
-        let options = try resolved(options.retrying(Typed.retry), timeout)
-        return try request.read(try await outcome(of: frame, options, as: .send).get(), for: self)
+        do throws(ClientError) {
+            let frame = try Request(request).frame
+            let options = try resolved(options.retrying(Typed.retry), timeout)
+            return try request.read(try await outcome(of: frame, options, as: .send).get(), for: self)
+        } catch {
+            throw error.named(Typed.name?.escaped(upTo: 64))
+        }
     }
 
     /// Counts a response that its caller could not decode.

@@ -14,11 +14,15 @@ extension RequestSender {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
-        let untyped = try Request(request)
-        return try request.read(
-            try await send(untyped, timeout: timeout, options: options.retrying(Typed.retry)),
-            for: self
-        )
+        do throws(ClientError) {
+            let untyped = try Request(request)
+            return try request.read(
+                try await send(untyped, timeout: timeout, options: options.retrying(Typed.retry)),
+                for: self
+            )
+        } catch {
+            throw error.named(Typed.name?.escaped(upTo: 64))
+        }
     }
 
     /// Sends several typed requests together and returns their decoded responses in the same order.

@@ -19,6 +19,10 @@ public protocol TypedRequest: Sendable {
     /// The protocol's number for this type of request; 0 in protocols that have none.
     static var type: UInt32 { get }
 
+    /// The name of requests of this type in the errors of `send`: ``ClientError/requestName``. Default: `nil`, for the name
+    /// that the codec gives them (``NamingCodec``), which the log shows too.
+    static var name: String? { get }
+
     /// The format of the body. Default: `.bytes`. The client sends it in the field "contentType"; a layout without that
     /// field ignores it.
     static var contentType: ContentType { get }
@@ -67,6 +71,9 @@ public protocol TypedRequest: Sendable {
 extension TypedRequest {
     /// The default, `.bytes`.
     public static var contentType: ContentType { .bytes }
+
+    /// The default, `nil`: the codec names requests.
+    public static var name: String? { nil }
 
     /// The default, `.default`: the policy of the client's options.
     public static var retry: RetryPolicy { .default }

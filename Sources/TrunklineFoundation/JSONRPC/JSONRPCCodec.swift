@@ -44,8 +44,8 @@ public import Trunkline
 ///
 /// **Parsing.** Each message is checked to be JSON, and only its outermost members are looked at. The body is a part of
 /// its text, which callers decode in their own tasks. Values may be nested 512 levels deep.
-public struct JSONRPCCodec: FrameCodec, CancellingCodec, ServingCodec, HeartbeatCodec, ClosingCodec, SentFrameCodec,
-    PushKeyCodec, FrameLimitCodec, ServerSideCodec
+public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCodec, HeartbeatCodec, ClosingCodec,
+    SentFrameCodec, PushKeyCodec, FrameLimitCodec, ServerSideCodec
 {
     /// What the protocol adds to JSON-RPC 2.0.
     public let dialect: Dialect
@@ -428,6 +428,9 @@ extension JSONRPCCodec {
         default: JSONRPCError(.internalError, "Internal error").response
         }
     }
+
+    /// Returns the method of a request or notification.
+    public func name(of request: Frame) -> String? { request[bytes: Self.method].map { String($0) } }
 
     /// Returns the ping of the dialect, or `nil` if it has none.
     public func ping(number: UInt64) -> Frame? {

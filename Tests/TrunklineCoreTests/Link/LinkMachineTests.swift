@@ -423,7 +423,7 @@ import Testing
         link.write()
         _ = link.cancel(2)
         #expect(link.machine.isHeld && link.machine.isToBeJudged)
-        let verdict = link.machine.judge(counts: true, maximumStalls: nil)
+        let verdict = link.machine.judged(counts: true, maximumStalls: nil)
         #expect(verdict == (0, true))
         #expect(!link.machine.isToBeJudged)
         #expect(link.answer() == "1" && link.answer() == "late")
@@ -443,68 +443,68 @@ import Testing
         var link = TestedLink()
         for id in 1...5 as ClosedRange<RequestID> { timedOut(id, on: &link) }
         #expect(link.machine.isToBeJudged)
-        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (5, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 1) == (5, false))
         #expect(!link.machine.isToBeJudged)
-        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 1) == (0, false))
         // A request that its caller cancels does not count against the server.
         link.send(6)
         link.write()
         _ = link.cancel(6)
         #expect(!link.machine.isToBeJudged)
         timedOut(7, on: &link)
-        #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
+        #expect(link.machine.judged(counts: false, maximumStalls: 1) == (0, false))
     }
 
     @Test func inOrderALinkIsSpentAfterMaximumStalls() {
         var link = TestedLink(.inOrder)
         for id in 1...2 as ClosedRange<RequestID> {
             timedOut(id, on: &link)
-            #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+            #expect(link.machine.judged(counts: true, maximumStalls: 3) == (1, false))
         }
         // After one late response, the link is as far behind as before.
         #expect(link.answer() == "late")
         timedOut(3, on: &link)
-        #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, true))
+        #expect(link.machine.judged(counts: true, maximumStalls: 3) == (1, true))
     }
 
     @Test func inOrderALinkThatHasCaughtUpStartsOver() {
         var link = TestedLink(.inOrder)
         for id in 1...2 as ClosedRange<RequestID> {
             timedOut(id, on: &link)
-            _ = link.machine.judge(counts: true, maximumStalls: 3)
+            _ = link.machine.judged(counts: true, maximumStalls: 3)
         }
         #expect(link.answer() == "late" && link.answer() == "late")
         for id in 3...4 as ClosedRange<RequestID> {
             timedOut(id, on: &link)
-            #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+            #expect(link.machine.judged(counts: true, maximumStalls: 3) == (1, false))
         }
         // The same is true of a link that drains.
         _ = link.machine.drain()
         timedOut(5, on: &link)
-        #expect(link.machine.judge(counts: true, maximumStalls: 3) == (1, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 3) == (1, false))
     }
 
     @Test func aLinkIsSpentAtOnceWithALimitOfZeroAndNeverWithoutALimit() {
         var link = TestedLink(.inOrder)
         timedOut(1, on: &link)
         var (strict, patient) = (link, link)
-        #expect(strict.machine.judge(counts: true, maximumStalls: 0) == (1, true))
-        #expect(patient.machine.judge(counts: true, maximumStalls: nil) == (1, false))
+        #expect(strict.machine.judged(counts: true, maximumStalls: 0) == (1, true))
+        #expect(patient.machine.judged(counts: true, maximumStalls: nil) == (1, false))
         // Timeouts while the client does not read do not count against the server.
-        #expect(link.machine.judge(counts: false, maximumStalls: 1) == (0, false))
+        #expect(link.machine.judged(counts: false, maximumStalls: 1) == (0, false))
     }
 
     @Test func noTimeoutCountsWhileACallerWaitsForTheNextResponse() {
         var link = TestedLink(.inOrder)
         link.send(1)
         timedOut(2, on: &link)
-        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 1) == (0, false))
         #expect(link.answer() == "1")
         // A caller waits for request 3, so the link is not stalled. But no caller waits for the next response, to
         // request 2.
         link.send(3)
         timedOut(4, on: &link)
-        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (1, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 1) == (1, false))
     }
 
     @Test func aCancelledRequestIsNotAStall() {
@@ -513,18 +513,18 @@ import Testing
         link.write()
         _ = link.cancel(1)
         #expect(link.machine.isToBeJudged)
-        #expect(link.machine.judge(counts: true, maximumStalls: 1) == (0, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 1) == (0, false))
     }
 
     @Test func anUnsentRequestThatTimesOutBehindOthersCountsLikeThem() {
         var link = TestedLink(.inOrder)
         timedOut(1, on: &link)
-        _ = link.machine.judge(counts: true, maximumStalls: 3)
+        _ = link.machine.judged(counts: true, maximumStalls: 3)
         link.machine.noteTimedOutUnsent(asIfWritten: false)
         #expect(link.machine.isToBeJudged)
-        #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, false))
+        #expect(link.machine.judged(counts: true, maximumStalls: 2) == (1, false))
         link.machine.noteTimedOutUnsent(asIfWritten: true)
-        #expect(link.machine.judge(counts: true, maximumStalls: 2) == (1, true))
+        #expect(link.machine.judged(counts: true, maximumStalls: 2) == (1, true))
         // An unsent request alone is not counted.
         link.send(2)
         _ = link.cancel(2, isTimeout: true)
@@ -566,7 +566,7 @@ import Testing
             link.send(id)
             link.write()
             _ = link.cancel(id, isTimeout: true)
-            if id == 1 { _ = link.machine.judge(counts: true, maximumStalls: 3) }
+            if id == 1 { _ = link.machine.judged(counts: true, maximumStalls: 3) }
         }
         #expect(link.machine.isToBeJudged)
         link.machine.becomeReady(Liveness.Policy(), at: at(0))
@@ -575,7 +575,7 @@ import Testing
         link.write()
         _ = link.cancel(3, isTimeout: true)
         // The first stall, not the third.
-        let verdict = link.machine.judge(counts: true, maximumStalls: 2)
+        let verdict = link.machine.judged(counts: true, maximumStalls: 2)
         #expect(verdict == (1, false))
     }
 

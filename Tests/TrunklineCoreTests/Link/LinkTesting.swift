@@ -130,3 +130,11 @@ struct TestedLink {
         if case .response(let number)? = places[id] { number } else { 0 }
     }
 }
+
+extension LinkMachine {
+    /// Judges the link: see `judge`. Returns whether it is spent, and not why.
+    mutating func judged(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, isSpent: Bool) {
+        let verdict = judge(counts: counts, maximumStalls: maximumStalls)
+        return (verdict.timeouts, verdict.spent != nil)
+    }
+}

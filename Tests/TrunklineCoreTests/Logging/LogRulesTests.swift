@@ -513,7 +513,9 @@ import Testing
     @Test func errorResponsesAreCountedByTypeAndStatus() {
         var log = Log()
         func reject(_ type: UInt32, _ status: UInt32) {
-            log.rules.note(ClientEvent(.requestRejected(id: 1, type: type, status: status, nil), at: log.now))
+            log.rules.note(
+                ClientEvent(.requestRejected(id: 1, type: type, status: status, nil, name: nil), at: log.now)
+            )
         }
         for _ in 0..<3 { reject(0x410, 500) }
         log.flush(LogRules.Load(responses: 90))
@@ -530,7 +532,9 @@ import Testing
     /// A service that does nothing but fail is no normal one.
     @Test func errorResponsesAreAWarningIfThereIsLittleElse() {
         var log = Log()
-        for _ in 0..<20 { log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500, nil), at: log.now)) }
+        for _ in 0..<20 {
+            log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil), at: log.now))
+        }
         log.flush(LogRules.Load(responses: 20))
         let record = log.takeAll().first
         #expect(record?.level == .warning)
@@ -612,10 +616,10 @@ import Testing
     /// The number of responses is not known then: there used to be a warning about all answers.
     @Test func aDeallocatedClientMakesNoClaimAboutAllAnswers() {
         var log = Log()
-        log.add(.requestRejected(id: 1, type: 2, status: 500, nil))
+        log.add(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil))
         log.pass(.seconds(1))
         _ = log.takeAll()
-        for _ in 0..<7 { log.add(.requestRejected(id: 1, type: 2, status: 500, nil)) }
+        for _ in 0..<7 { log.add(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil)) }
         log.add(.clientDeallocated(pending: 0))
         let record = log.takeAll().first
         #expect(record?.level == .info)

@@ -48,6 +48,31 @@ struct JSONRPCSimulationTests {
         }
     }
 
+    /// Errors and the log said "type 0x0" of every request.
+    @Test func errorsAndTheLogNameTheMethod() throws {
+        let lines = LogLines()
+        let options = ClientOptions { options in
+            options.requests.timeout = .seconds(1)
+            options.logging = ClientLogging { record in lines.append("\(record.event): \(record.message)") }
+        }
+        try simulateJSONRPC(speaking: .modelContext, options: options) { call, _ in
+            call.method == "tools/call" ? .noReply : .failure(JSONRPCError(.methodNotFound, "no"))
+        } _: { network, _, client in
+            let error = await rejection { () throws(ClientError) in
+                try await client.send(JSONRPCRequest("tools/call", ["secret"], replyingWith: Int.self))
+            }
+            #expect(error?.requestName == "tools/call")
+            let handle = try client.start(JSONRPCRequest("tools/list", replyingWith: Int.self))
+            let other = await rejection { () throws(ClientError) in try await handle.value }
+            #expect(other?.code == .rejected && other?.requestName == "tools/list")
+            try await network.clock.sleep(for: .seconds(60))
+        }
+        let text = lines.text
+        #expect(text.contains("request 1 (tools/call) failed"))
+        #expect(text.contains("of tools/list with MethodNotFound"), "\(text)")
+        #expect(!text.contains("type 0x0") && !text.contains("secret"))
+    }
+
     @Test func whatCannotBeSentOrReadHasATypedError() throws {
         try simulateJSONRPC(speaking: JSONRPCCodec(.lines)) { _, server, client in
             let scalar = await rejection { () throws(ClientError) in

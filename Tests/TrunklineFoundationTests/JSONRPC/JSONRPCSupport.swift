@@ -1,3 +1,4 @@
+import Synchronization
 import Testing
 import Trunkline
 import TrunklineFoundation
@@ -87,4 +88,12 @@ extension Frame {
 
 extension Reaction {
     static func failure(_ error: JSONRPCError) -> Reaction { .reply(error.response) }
+}
+
+/// The lines of a log.
+final class LogLines: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    var text: String { lines.withLock { $0.joined(separator: "\n") } }
+    func append(_ line: String) { lines.withLock { $0.append(line) } }
 }

@@ -56,6 +56,27 @@ struct ChildProcessTests {
         await client.close()
     }
 
+    /// A process that works on one call at a time, and answers pings after it. It was ended `probeAfter` and `deadline` after
+    /// the call began.
+    @Test func aLongCallKeepsItsProcess() async throws {
+        let script = #"while read line; do [ "$line" = ping ] && echo pong || { sleep 1; echo "$$ $line"; }; done"#
+        let client = Client(
+            to: shell(script),
+            speaking: lineCodec.heartbeat(ping: "ping", pong: "pong"),
+            options: options {
+                $0.liveness.interval = .milliseconds(100)
+                $0.liveness.probeAfter = .milliseconds(50)
+                $0.liveness.deadline = .milliseconds(100)
+            },
+            on: Mechanism.epoll.loops
+        )
+        let first = try await ask(client)
+        // The same process: it was not ended in between.
+        #expect(try await ask(client) == first)
+        #expect(await client.metrics.connection.pings > 0)
+        await client.close()
+    }
+
     @Test func theEnvironmentAndTheDirectory() async throws {
         let script = "read x; echo \"$PWD $VALUE ${HOME:+home}\"; cat"
         let endpoint = Endpoint.command(

@@ -295,6 +295,43 @@ struct CauseTests {
         #expect(!log.text.contains("secret"))
     }
 
+    /// Responses that are malformed, or too large together with their last frame. The first were logged as
+    /// `requests.rejected … with status 0`, as if the server had refused the requests, and the others not at all.
+    @Test func responsesThatNoCallerCanReceiveHaveTheirOwnLine() throws {
+        let collector = EventCollector(.failures)
+        let options = options {
+            $0.observers = [collector]
+            $0.requests.maximumReplySize = 10
+        }
+        var conditions = NetworkConditions()
+        conditions.fragmentation = 0
+        let handler: LoopbackServer.Handler = { WordsCodec.answer(to: $0) }
+        try simulate(conditions: conditions, speaking: BadWords(), options: options, handler: handler) {
+            service,
+            client in
+            let malformed = await failure(of: client.start(Request(type: 7, body: "!ask 7 * bad secret")))
+            #expect(malformed?.code == .protocolViolation && malformed?.fate == .answered)
+            let large = await failure(of: client.start(ask("!part * 12345678|part * 12345678|ask 7 * end")))
+            #expect(large?.code == .overloaded)
+            let rejected = await failure(of: client.start(ask("!error * 3 NO")))
+            #expect(rejected?.code == .rejected)
+            try await service.pass(.seconds(1))
+            let metrics = await client.metrics
+            #expect(metrics.rejections == ["NO": 1])
+            #expect(metrics.failures[.init(.protocolViolation, .answered)] == 1)
+            try await service.pass(.seconds(60))
+        }
+        #expect(collector.names.filter { $0 == "response.invalid" }.count == 2)
+        #expect(collector.names.filter { $0 == "request.rejected" }.count == 1)
+        let lines = log.records.filter { $0.event == "responses.invalid" }.map(\.message).joined(separator: "\n")
+        #expect(lines.contains("to type 0x7, malformed"), "\(log.text)")
+        #expect(lines.contains("the response is malformed"))
+        #expect(lines.contains("beyond a limit"))
+        let rejections = log.records.filter { $0.event == "requests.rejected" }.map(\.message)
+        #expect(rejections.count == 1 && rejections[0].contains("the server answered 1 of 3 requests with an error"))
+        #expect(!log.text.contains("secret"))
+    }
+
     @Test func responsesThatCannotBeDecodedAreCounted() throws {
         try simulate(options: options()) { service, client in
             for _ in 0..<3 {
@@ -408,5 +445,24 @@ struct CauseTests {
         }
         #expect(last?.event == "link.ready")
         #expect(last?.message.contains("there was no link for") == true, "\(log.text)")
+    }
+}
+
+/// Lines of words, of which those that begin with "bad" are malformed.
+private struct BadWords: FrameCodec, ServerSideCodec {
+    var base = WordsCodec()
+
+    var matching: ResponseMatching { base.matching }
+
+    func serverSide() -> any FrameCodec { base.serverSide() }
+
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard var frame = try base.decode(&input) else { return nil }
+        if frame.kind == .response, String(frame.body).hasPrefix("bad") { frame.markMalformed(.unexpectedBytes) }
+        return frame
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        try base.encode(frame, into: &output)
     }
 }

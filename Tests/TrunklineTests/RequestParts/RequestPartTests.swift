@@ -344,9 +344,12 @@ struct RequestPartTests {
 
     // MARK: Invalid requests
 
-    @Test func protocolsMatchedInOrderHaveNoRequestsInParts() throws {
-        try simulate(speaking: PartsCodec.inOrder) { _, client in
+    /// In order, only the latest request can have pieces: one that was opened, and not one of a channel.
+    @Test func protocolsMatchedInOrderHavePartsOnlyOfOpenedRequests() throws {
+        try simulate(speaking: LaneCodec()) { _, client in
             #expect(await words(of: client.open(ask("a")).responses) == ["invalidRequest notSent"])
+        }
+        try simulate(speaking: PartsCodec.inOrder) { _, client in
             let stream = client.stream(ask("a"))
             #expect(await failure(posting: ask("b"), to: stream) == "invalidRequest notSent")
             #expect(await words(of: stream) == ["a"])

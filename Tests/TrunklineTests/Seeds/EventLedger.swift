@@ -72,7 +72,7 @@ extension EventLedger.State {
         case .requestRefused: refused += 1
         case .stateChanged, .attemptPlanned, .linkReady, .linkDraining, .linkEnded, .limitReached, .limitCleared,
             .pushesDropped, .serverRequestsRefused, .serverRequestsDropped, .endpointsChanged, .clusterChanged,
-            .tlsFilesChanged, .requestRejected, .clientClosed,
+            .tlsFilesChanged, .requestRejected, .responseInvalid, .clientClosed,
             .clientDeallocated, .addressFailed, .certificateSeen, .processOutput, .loopLate, .unknownResponse,
             .responseUndecodable, .datagramsDropped, .heartbeatIntervalChanged:
             break

@@ -11,6 +11,8 @@ struct FrameReading: Sendable {
     var requestRule: Rule?
     /// Returns the key of a push.
     var pushKey: (@Sendable (Frame) -> PushKey?)?
+    /// Returns the name of a request, for texts.
+    var name: (@Sendable (Frame) -> String?)?
     var isServerSide = false
 
     /// The rule that the receiver of sent frames applies.

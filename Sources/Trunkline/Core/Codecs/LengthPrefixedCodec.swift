@@ -349,7 +349,7 @@ public struct LengthPrefixedCodec: FrameCodec {
 
 // MARK: - Capabilities that depend on how the codec was created
 
-extension LengthPrefixedCodec: HeartbeatCodec, PushKeyCodec, ServerSideCodec {
+extension LengthPrefixedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// Returns the ping that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.
     public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
 
@@ -364,6 +364,18 @@ extension LengthPrefixedCodec: HeartbeatCodec, PushKeyCodec, ServerSideCodec {
 
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
+
+    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It replaces an
+    /// earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
+    public func namingRequests(by name: @escaping @Sendable (Frame) -> String?) -> LengthPrefixedCodec {
+        with(\.reading.name, name)
+    }
+
+    /// Returns the name that ``namingRequests(by:)`` declares, or `nil` if it was not called.
+    public func name(of request: Frame) -> String? { reading.name?(request) }
+
+    /// Whether ``namingRequests(by:)`` was called.
+    public var namesEachRequest: Bool { reading.name != nil }
 }
 
 extension LengthPrefixedCodec: FrameLimitCodec {

@@ -22,9 +22,10 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case goAway
     /// The link was established but made no progress: no complete frame arrived, although single bytes may have.
     case halfOpen
-    /// The server stopped answering requests. Either ``ClientOptions/Liveness-swift.struct/maximumStalls`` requests in
-    /// a row timed out, or all responses that are due on the link are for abandoned requests. The second case exists
-    /// only in protocols matched in order; see ``PipeliningCodec/mayPipeline(behind:)``.
+    /// Requests were not answered before they were abandoned: ``ClientOptions/Liveness-swift.struct/maximumStalls``
+    /// requests in a row timed out, or requests that are sent next would wait for the response to an abandoned one. The
+    /// second case exists in protocols matched in order, and for requests that no other may follow
+    /// (``PipeliningCodec/mayPipeline(behind:)``); ``DisconnectReport/departure`` says which it was.
     case unanswered
     /// No serial number was free, or ``ClientOptions/Requests-swift.struct/maximumInFlight`` was reached, and abandoned
     /// requests held at least half of the serial numbers or of that limit. The client replaced the link, so that other

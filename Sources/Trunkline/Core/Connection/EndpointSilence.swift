@@ -31,7 +31,7 @@ package struct EndpointSilence: Sendable {
 
     /// What was counted, and the limit.
     package func text(at now: Instant) -> String {
-        "\(count == 1 ? "1 request" : "\(count) requests in a row") timed out within \(now.since(since).text), and nothing came from the server"
+        "\(count == 1 ? "1 request" : "\(count) requests in a row") timed out within \(now.since(since).text), and no frame came from the server"
             + " (liveness.maximumStalls is \(maximumTimeouts.map { "\($0)" } ?? "nil"))"
     }
 

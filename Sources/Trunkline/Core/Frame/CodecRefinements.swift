@@ -152,6 +152,9 @@ public protocol PostingCodec: FrameCodec {
 public protocol UploadCodec: FrameCodec {
     /// Whether the client ends the link when it abandons a request of which it has sent some pieces, but not the last.
     ///
+    /// In protocols matched in order, this is so with any other codec. If `false` there, the client sends the cancel frame of
+    /// a ``CancellingCodec`` as a closing piece, waits for the answer to the request, and then goes on with the link.
+    ///
     /// If `true`, `open` needs no cancel frame. The other requests in flight on the link are lost (`connectionLost`, fate
     /// `unknown`), so give such uploads a client of their own if that matters.
     var abandoningEndsLink: Bool { get }
@@ -445,6 +448,31 @@ public protocol SessionCodec: FrameCodec {
     mutating func setSession(_ session: (any Sendable)?)
 }
 
+// MARK: - Texts
+
+/// A codec that names requests: a JSON-RPC method, or the first word of a line, for example.
+///
+/// The name stands in errors, in the log, in events and in timelines, where a protocol without type numbers would show the
+/// type 0 only: `timedOut (fate unknown): tools/call: deadline exceeded …`. It is shown with control characters escaped, and
+/// at most 64 characters of it.
+///
+/// Names come from requests that the client sends, never from what it receives. While nothing is written about a request,
+/// its name is not asked for.
+public protocol NamingCodec: FrameCodec {
+    /// Returns the name of a request or one-way message of this client, or `nil` if it has none.
+    ///
+    /// The name must not contain a secret. It should be one of few, because the log counts some lines by name. Called on
+    /// the codec that was passed to the client, and not often: if the client has a log or another observer of failures, once
+    /// for each request, and otherwise for requests that have failed.
+    ///
+    /// - Parameter request: The frame of the request. If ``namesEachRequest`` is false, only its type is set.
+    func name(of request: Frame) -> String?
+
+    /// Whether more than the type number of a request decides its name; `true` by default. If `false`, a name is asked for
+    /// only when it is written.
+    var namesEachRequest: Bool { get }
+}
+
 // MARK: - Test servers
 
 /// A codec that can create a codec for the server side of its protocol, for test servers.
@@ -468,6 +496,11 @@ extension SerialNumberingCodec {
 
     /// 64: serials are no wider than ``SerialNumber``.
     public var serialBits: Int { 64 }
+}
+
+extension NamingCodec {
+    /// `true`: each request is asked for its name.
+    public var namesEachRequest: Bool { true }
 }
 
 extension CancellingCodec {

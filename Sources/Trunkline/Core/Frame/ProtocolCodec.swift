@@ -14,6 +14,9 @@ package final class ProtocolCodec: Sendable {
     package let numbering: SerialNumbering
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
+    private let naming: (any NamingCodec)?
+    /// Whether each request is asked for its name, if names are kept.
+    package let namesEachRequest: Bool
 
     package init(_ base: any FrameCodec) {
         self.base = base
@@ -22,6 +25,8 @@ package final class ProtocolCodec: Sendable {
         numbering = (base as? any SerialNumberingCodec).map { SerialNumbering($0) } ?? SerialNumbering()
         posting = base as? any PostingCodec ?? Unrefined()
         windowed = base as? any WindowedCodec ?? Unrefined()
+        naming = base as? any NamingCodec
+        namesEachRequest = naming?.namesEachRequest ?? false
     }
 
     package var matching: ResponseMatching { base.matching }
@@ -35,6 +40,12 @@ package final class ProtocolCodec: Sendable {
     package func isWindowUpdate(_ frame: Frame) -> Bool { windowed.isWindowUpdate(frame) }
 
     // MARK: Rarely
+
+    /// The name of a request, ready to be shown; `nil` if it has none.
+    package func name(of request: Frame) -> String? {
+        guard let name = naming?.name(of: request), !name.isEmpty else { return nil }
+        return name.escaped(upTo: 64)
+    }
 
     /// The maximum number of requests in flight on one channel.
     package var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
@@ -54,7 +65,12 @@ package final class ProtocolCodec: Sendable {
     }
 
     /// Whether the client ends the link when it abandons a request of which the last piece was not sent.
-    package var abandoningEndsLink: Bool { (base as? any UploadCodec)?.abandoningEndsLink ?? false }
+    ///
+    /// In order, the next request would be read as the rest of the abandoned one, so this is true unless the codec says
+    /// that there is another way.
+    package var abandoningEndsLink: Bool {
+        (base as? any UploadCodec)?.abandoningEndsLink ?? (matching == .inOrder)
+    }
 
     /// Returns the codec of the server side; the same codec if the protocol has no other.
     package func serverSide() -> any FrameCodec { (base as? any ServerSideCodec)?.serverSide() ?? base }

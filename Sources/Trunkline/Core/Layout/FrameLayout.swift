@@ -39,6 +39,7 @@ public struct FrameLayout: Sendable {
         var pushKey: (@Sendable (Frame) -> PushKey?)?
         var refusal: (@Sendable (Frame, ServingRefusal) -> Frame?)?
         var reading: FrameReading.Rule?
+        var names: [UInt32: String] = [:]
         var maximumFrameSize: Int
     }
 
@@ -255,10 +256,32 @@ public struct FrameLayout: Sendable {
     }
 }
 
+// MARK: - Names
+
+extension FrameLayout {
+    /// Returns a copy of this layout with names for the type numbers of requests, which the log, errors and timelines show.
+    /// Names of the same types are replaced.
+    ///
+    /// ```swift
+    /// let layout = FrameLayout.standard.namingRequests([0x410: "GetUser", 0x411: "SetUser"])
+    /// ```
+    public func namingRequests(_ names: [UInt32: String]) -> FrameLayout {
+        var layout = self
+        layout.change { $0.names.merge(names) { $1 } }
+        return layout
+    }
+
+    /// Returns the name that ``namingRequests(_:)`` declares for the type of `request`, or `nil` if it has none.
+    public func name(of request: Frame) -> String? { content.names[request.type] }
+
+    /// `false`: the type number alone decides.
+    public var namesEachRequest: Bool { false }
+}
+
 // MARK: - Conformances
 
-extension FrameLayout: FrameCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec, PushKeyCodec,
-    HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec, SerialNumberingCodec
+extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec,
+    PushKeyCodec, HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec, SerialNumberingCodec
 {
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }

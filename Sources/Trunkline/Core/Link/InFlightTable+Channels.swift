@@ -135,20 +135,20 @@ extension InFlightTable {
         }
     }
 
-    /// Judges the channels in which requests have timed out since the last call. Returns whether one of them has had
-    /// `maximumStalls` stalls in a row.
-    package mutating func judgeChannels(counts: Bool, maximumStalls: Int?) -> Bool {
+    /// Judges the channels in which requests have timed out since the last call. If one of them has had `maximumStalls`
+    /// stalls in a row, returns their number.
+    package mutating func judgeChannels(counts: Bool, maximumStalls: Int?) -> Int? {
         let timedOut = channels.timedOut
-        guard !timedOut.isEmpty else { return false }
+        guard !timedOut.isEmpty else { return nil }
         channels.timedOut = []
-        guard counts, let maximumStalls else { return false }
-        var isSpent = false
+        guard counts, let maximumStalls else { return nil }
+        var most: Int?
         for channel in timedOut {
             guard let line = channels.lines[channel], line.count == line.abandonedCount else { continue }
             let stalls = line.stalls + 1
             channels.lines[channel]?.stalls = stalls
-            if stalls >= max(1, maximumStalls) { isSpent = true }
+            if stalls >= max(1, maximumStalls) { most = max(most ?? 0, stalls) }
         }
-        return isSpent
+        return most
     }
 }

@@ -38,6 +38,8 @@ package struct LinkMachine: Sendable {
         /// separately.
         var abandonedUntil: Instant?
         var isRequest = false
+        /// Matched in order: whether the request is sent in pieces.
+        var isUpload = false
         /// The number of abandoned requests that are being cancelled by other means than a frame on this link, and of
         /// those for which this has failed: these hold the link to its end. Small, because every link has room for it.
         var cancellations: UInt32 = 0
@@ -183,6 +185,7 @@ package struct LinkMachine: Sendable {
             return .written
         }
         guard let number = requests.insert(id, type: frame.type, at: position) else { return nil }
+        let isUpload = isInOrder && frame.kind == .part
         if keepsRequest { requests.keep(copy frame, for: number) }
         frame.serial = isInOrder ? 0 : number
         if keepsRequest { serialExtension.complete(&frame) }
@@ -191,7 +194,7 @@ package struct LinkMachine: Sendable {
         if let channel {
             requests.note(number, onChannel: channel, holdsOthers: holdsOthers)
         } else if holdsOthers {
-            holder = Holder(number: number, isRequest: true)
+            holder = Holder(number: number, isRequest: true, isUpload: isUpload)
         } else if holder != nil {
             holder = nil
         }
@@ -230,7 +233,7 @@ package struct LinkMachine: Sendable {
         id: RequestID,
         of number: SerialNumber
     ) -> OutboundPosition {
-        frame.serial = number
+        frame.serial = isInOrder ? 0 : number
         serialExtension.complete(&frame)
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
@@ -381,6 +384,19 @@ package struct LinkMachine: Sendable {
         if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
     }
 
+    /// Matched in order: whether another request than that at `place` is being sent in pieces.
+    package func isUploading(besides place: Place) -> Bool {
+        guard let holder, holder.isUpload, requests.holds(holder.number) else { return false }
+        return place != .response(holder.number)
+    }
+
+    /// Notes that a frame has told the server, in place of the last piece, that the request that holds others is abandoned,
+    /// if it was sent in pieces: its answer is due soon.
+    package mutating func noteClosingPiece(at now: Instant) {
+        guard let held = holder, held.isUpload, held.abandonedUntil == nil, requests[held.number] == nil else { return }
+        holder?.abandonedUntil = now.advanced(by: holdPatience)
+    }
+
     // MARK: Cancelling by other means
 
     /// Returns the request `id` at `place`, and its serial, if it was kept, at least one byte of it was written, and a
@@ -501,12 +517,17 @@ package struct LinkMachine: Sendable {
     /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    /// If every serial number is held: their count, and how many of them abandoned requests and their cancel frames hold.
-    /// Otherwise `nil`.
-    package var exhaustion: (count: Int, abandoned: Int)? {
+    /// If every serial number is held: their count, how many of them abandoned requests and their cancel frames hold, and by
+    /// what. Otherwise `nil`.
+    package var exhaustion: (count: Int, abandoned: Int, holders: String)? {
         guard requests.isExhausted else { return nil }
-        return (requests.heldCount, requests.abandonedCount + requests.cancelFrameCount)
+        let frames = requests.cancelFrameCount
+        let holders = frames == 0 ? "abandoned requests" : "abandoned requests and their cancel frames"
+        return (requests.heldCount, requests.abandonedCount + frames, holders)
     }
+
+    /// Whether a cancellation by other means than a frame on this link holds it.
+    package var isHeldByCancellation: Bool { holder.map { $0.cancellations > 0 } ?? false }
 
     /// Matched in order: until when the server may respond to the oldest request, if that was abandoned; otherwise
     /// `nil`.
@@ -546,8 +567,16 @@ package struct LinkMachine: Sendable {
         if asIfWritten { noteGivenUp(isTimeout: true) } else { givenUp.timeouts += 1 }
     }
 
+    /// Why a link is of no more use.
+    package enum Spent: Sendable, Equatable {
+        /// The request that no other may follow was abandoned.
+        case heldByAbandoned
+        /// This number of stalls in a row: of the link, or of one channel.
+        case stalled(Int, inChannel: Bool)
+    }
+
     /// Judges the link by the requests that were abandoned since the last call. Returns the number of timeouts that
-    /// count against the server, and whether the link is of no more use (`isSpent`). Timeouts do not count while the
+    /// count against the server, and why the link is of no more use, if it is not. Timeouts do not count while the
     /// next response belongs to a request that was not abandoned.
     ///
     /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
@@ -559,25 +588,27 @@ package struct LinkMachine: Sendable {
     ///
     /// - Parameter counts: Whether the server was responsible for the timeouts, rather than the client holding back
     ///   frames.
-    package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, isSpent: Bool) {
+    package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, spent: Spent?) {
         let latest = givenUp
         (givenUp.timeouts, givenUp.isAny, givenUp.hasTimedOut) = (0, false, false)
         let unstarted = outbound.firstUnstarted
         let timeouts = counts && !requests.isFirstAwaited(before: unstarted) ? latest.timeouts : 0
-        guard latest.isAny else { return (timeouts, false) }
+        guard latest.isAny else { return (timeouts, nil) }
         if requests.hasChannels {
-            return (timeouts, requests.judgeChannels(counts: counts, maximumStalls: maximumStalls))
+            let stalls = requests.judgeChannels(counts: counts, maximumStalls: maximumStalls)
+            return (timeouts, stalls.map { .stalled($0, inChannel: true) })
         }
         if isInOrder, let holder, isHeld, holder.cancellations == 0, holder.abandonedUntil == nil,
             requests[holder.number] == nil
         {
-            return (timeouts, true)
+            return (timeouts, .heldByAbandoned)
         }
         guard latest.hasTimedOut, counts, let maximumStalls, requests.awaitsOnlyAbandoned(before: unstarted) else {
-            return (timeouts, false)
+            return (timeouts, nil)
         }
         givenUp.stalls += 1
-        return (timeouts, givenUp.stalls >= max(1, maximumStalls))
+        let isSpent = givenUp.stalls >= max(1, maximumStalls)
+        return (timeouts, isSpent ? .stalled(givenUp.stalls, inChannel: false) : nil)
     }
 
     // MARK: Ends

@@ -48,8 +48,31 @@ package struct Liveness: Sendable {
         /// The time after which a ping that no progress has followed is repeated, because the path may have lost it; `nil`
         /// for never.
         package var repeatPingAfter: Duration?
+        /// Which requests in flight excuse a ping that no progress has followed.
+        package var excusing = Excusing.none
 
         package init() {}
+    }
+
+    /// The requests in flight that a server may be busy with, so that it has not come to the ping yet.
+    package enum Excusing: Sendable {
+        /// None: an unanswered ping always decides.
+        case none
+        /// Any: the server is a process that is known to run.
+        case any
+        /// Those that were written before the ping, in a protocol matched in order, while the peer's kernel acknowledges what
+        /// is sent.
+        case earlier
+    }
+
+    /// What a request in flight means for a ping that no progress has followed for the deadline.
+    package enum Excuse: Sendable {
+        /// Nothing: the link is dead.
+        case none
+        /// The server is busy. The deadline begins anew.
+        case waits
+        /// The same, and another ping is sent, which shows whether the path still works.
+        case asksAgain
     }
 
     package enum Action: Equatable, Sendable {
@@ -73,6 +96,8 @@ package struct Liveness: Sendable {
         /// that of an earlier ping.
         var isMeasured: Bool
         var isAnswered = false
+        /// Whether the deadline has begun anew because of a request in flight.
+        var isExcused = false
     }
 
     private var policy: Policy
@@ -201,10 +226,11 @@ package struct Liveness: Sendable {
     package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
         let askedAt = silentSince ?? now
+        let isExcused = silentSince != nil && ping?.isExcused == true
         if silentSince == nil { noteIdleTime(until: now) }
         // An answer that is not read at once would measure the pause in reading.
         let isMeasured = goesOutAtOnce && !isAmbiguous && !isSuspended
-        ping = Ping(sentAt: now, askedAt: askedAt, serial: serial, isMeasured: isMeasured)
+        ping = Ping(sentAt: now, askedAt: askedAt, serial: serial, isMeasured: isMeasured, isExcused: isExcused)
         pingCount += 1
         lastHeartbeat = now
         lastWrote = now
@@ -314,6 +340,9 @@ package struct Liveness: Sendable {
     /// Whether this side sends pings now that must be followed by progress.
     package var asks: Bool { policy.mode == .pingPong && askAgainAt == nil }
 
+    /// Which requests excuse an unanswered ping now: `none` if there is no such ping.
+    package var excusing: Excusing { policy.excusing == .none || !isProbing ? .none : policy.excusing }
+
     /// Whether a ping was sent that no progress has followed.
     package var isProbing: Bool { silentSince != nil }
 
@@ -382,6 +411,8 @@ package struct Liveness: Sendable {
     ///   - hasUnanswered: Returns whether any request written since the last sign of life is unanswered. Called only
     ///     when it matters. The wait of a request counts from the first write since that sign. So a probe may come
     ///     early if frames without responses were written before the request, but never late.
+    ///   - excuse: Returns what requests in flight mean for a ping whose deadline has passed. When they no longer mean
+    ///     anything, the server has one more deadline: it may have been busy until then.
     ///
     /// A timer that fires much later than `due` means that the clock has jumped: the process or the machine slept, and
     /// the peer's bytes may still be in transit. Then a link is declared dead only if it was pinged after the jump.
@@ -389,7 +420,8 @@ package struct Liveness: Sendable {
         due: Instant,
         at now: Instant,
         isAwaited: () -> Bool = { true },
-        hasUnanswered: () -> Bool
+        hasUnanswered: () -> Bool,
+        excuse: () -> Excuse = { .none }
     ) -> Action {
         let hasToSpeak = nextWord <= now
         if let examinedAt {
@@ -406,9 +438,12 @@ package struct Liveness: Sendable {
                 // After a clock jump the peer is asked again.
                 return hasToSpeak || nextRepetition <= now || now.since(due) > policy.jump ? nextPing : .none
             }
-            guard now.since(due) > policy.jump else { return .declareDead }
+            let hasJumped = now.since(due) > policy.jump
+            let excuse = hasJumped ? .asksAgain : excuse()
+            guard excuse != .none || ping?.isExcused == true else { return .declareDead }
+            if !hasJumped { ping?.isExcused = excuse != .none }
             ping?.askedAt = now
-            return nextPing
+            return excuse == .waits && !hasToSpeak ? .none : nextPing
         }
         guard asks else {
             if isStuck(at: now) {
@@ -550,10 +585,10 @@ extension LinkMachine {
     }
 
     /// Records that `count` written requests timed out, which is a reason for a ping. Returns true if this link has no
-    /// ping, and no frame is arriving that may be the response to a request.
+    /// ping, or none that decides now, and no frame is arriving that may be the response to a request.
     package mutating func timedOut(_ count: Int, at now: Instant) -> Bool {
         liveness.rules.timedOut(count)
-        if liveness.rules.asks { return false }
+        if liveness.rules.asks, !isBusy { return false }
         return !(liveness.rules.isGrowing(at: now) && isIncompleteAwaited)
     }
 
@@ -570,8 +605,23 @@ extension LinkMachine {
     /// began.
     private var isIncompleteAwaited: Bool { requests.hasRequest(at: OutboundPosition.first..<liveness.incompleteFrom) }
 
+    /// Whether a request in flight excuses the ping that no progress has followed.
+    private var isBusy: Bool {
+        switch liveness.rules.excusing {
+        case .none: false
+        case .any: hasUnanswered
+        case .earlier: liveness.ping.map { requests.hasRequest(at: OutboundPosition.first..<$0.position) } ?? false
+        }
+    }
+
     /// Handles the timer that was armed for `due`. Returns the action to perform.
-    package mutating func look(due: Instant, at now: Instant) -> Liveness.Action {
+    ///
+    /// - Parameter isAcknowledged: Returns whether the peer's kernel has acknowledged all bytes.
+    package mutating func look(
+        due: Instant,
+        at now: Instant,
+        isAcknowledged: () -> Bool = { false }
+    ) -> Liveness.Action {
         let first = liveness.rules.firstWritten ?? .first
         let positions = first..<max(first, outbound.firstUnstarted)
         var rules = liveness.rules
@@ -579,7 +629,12 @@ extension LinkMachine {
             due: due,
             at: now,
             isAwaited: { isIncompleteAwaited },
-            hasUnanswered: { requests.hasRequest(at: positions) }
+            hasUnanswered: { requests.hasRequest(at: positions) },
+            excuse: {
+                guard isBusy else { return .none }
+                if liveness.rules.excusing == .any { return .waits }
+                return isAcknowledged() ? .asksAgain : .none
+            }
         )
         liveness.rules = rules
         return action

@@ -34,6 +34,15 @@ package struct RequestQueue: Sendable {
     private var rareParking = Rare<Parking>()
     /// Whether no request has ever waited for its channel.
     var isWithoutParking: Bool { rareParking.isInitial }
+    /// The answers to the server that wait, by their turns. They go out before all others. Some may have left.
+    private var rareAnswers = Rare<Answers>()
+    /// Whether no answer has ever waited.
+    package var isWithoutAnswers: Bool { rareAnswers.isInitial }
+
+    private struct Answers: EmptyInitializable, Sendable {
+        var places = Deque<(turn: Turn, id: RequestID)>()
+    }
+
     /// The turns before the first slot, and after the last.
     var (previousTurn, nextTurn): (Turn, Turn) = (-1, 0)
     private var delayed: [RequestID: QueuedRequest] = [:]
@@ -106,6 +115,27 @@ package struct RequestQueue: Sendable {
         waitingBytes += request.cost
         slots.append(Slot(turn: turn, request: consume request))
         return turn
+    }
+
+    /// Notes that the request `id`, which has just been inserted with `turn`, is an answer to the server. The server may wait
+    /// for it before it answers a request in flight, so nothing that holds requests back applies to it.
+    package mutating func noteAnswer(_ id: RequestID, _ turn: Turn) {
+        if rareAnswers.value.places.count > 2 * waitingCount + 64 {
+            var places = exchange(&rareAnswers.value.places, with: Deque())
+            places.removeAll { waiting($0.turn, id: $0.id) == nil }
+            rareAnswers.value.places = places
+        }
+        rareAnswers.value.places.append((turn, id))
+    }
+
+    /// Removes and returns the first answer that waits; `nil` if none does. If it is put on a link, a call of `went` must
+    /// follow.
+    package mutating func popAnswer() -> QueuedRequest? {
+        guard !isWithoutAnswers else { return nil }
+        while let (turn, id) = rareAnswers.value.places.popFirst() {
+            if let answer = remove(turn, id: id) { return answer }
+        }
+        return nil
     }
 
     /// Inserts a request before all others, because its link takes no new requests and nothing of it was written.

@@ -85,6 +85,11 @@ package struct RequestTable<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
+    /// Notes that the request `id`, which was just appended, is an answer to the server: see `RequestQueue.noteAnswer`.
+    package mutating func noteAnswer(_ id: RequestID) {
+        if case .waiting(let turn)? = self[id]?.place { queue.noteAnswer(id, turn) }
+    }
+
     /// Returns the request `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest? {
         switch self[id]?.place {

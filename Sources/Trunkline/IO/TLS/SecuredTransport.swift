@@ -65,6 +65,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package var localAddress: SocketAddress? { socket?.localAddress }
     package var remoteAddress: SocketAddress? { socket?.remoteAddress }
     package var tcpInformation: TCPInformation? { socket?.tcpInformation }
+    package var isAcknowledged: Bool? { socket.flatMap(\.isAcknowledged) }
 
     package var isReading = false {
         didSet { if isReading != oldValue { readingChanged() } }

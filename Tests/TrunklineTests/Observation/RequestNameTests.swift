@@ -1,0 +1,133 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// Names of requests in errors, in the log and in timelines.
+///
+/// In protocols without type numbers, all of them said "request 66 of type 0x0 failed".
+@Suite(.simulated, .timeLimit(.minutes(5)))
+struct RequestNameTests {
+    private let log = LogCollector()
+    /// How often a name was asked for.
+    private let asked = Lock(0)
+
+    private var lines: DelimitedCodec {
+        let asked = asked
+        return DelimitedCodec(delimiter: "\n", maximumFrameSize: 1000)
+            .reading { frame in frame.isErrorResponse = String(frame.body).hasPrefix("ERR") }
+            .namingRequests { request in
+                asked.withLock { $0 += 1 }
+                return String(request.body).split(separator: " ").first.map(String.init)
+            }
+    }
+
+    private static func react(to frame: Frame) -> Reaction {
+        let text = String(frame.body)
+        if text.hasPrefix("SLOW") { return .noReply }
+        return text.hasPrefix("BAD") ? .frame(Frame(.response, body: "ERR")) : .echo
+    }
+
+    private func run(
+        _ change: (inout ClientOptions) -> Void = { _ in },
+        _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
+    ) throws {
+        let options = ClientOptions {
+            $0.requests.timeout = .seconds(1)
+            $0.liveness.maximumStalls = nil
+            change(&$0)
+        }
+        try simulate(speaking: lines, options: options, handler: { Self.react(to: $0) }) { service, client in
+            try await body(service, client)
+            await client.closeNow()
+            #expect(await client.dispatcher.ledger.isWithoutNames)
+        }
+    }
+
+    /// Nothing is asked for while nothing is written.
+    @Test func anErrorNamesItsRequest() throws {
+        try run { [asked] _, client in
+            for number in 0..<100 { try await expectEcho("GET \(number)", by: client) }
+            _ = await client.send(all: [Request(body: "GET a"), Request(body: "GET b")])
+            #expect(asked.withLock { $0 } == 0)
+            let error = await failure { () throws(ClientError) in try await client.send(Request(body: "SLOW secret")) }
+            #expect(error?.requestName == "SLOW" && error?.timeline?.name == "SLOW")
+            let text = error.map { "\($0)" } ?? ""
+            #expect(text.hasPrefix("timedOut (fate unknown): SLOW: deadline exceeded after 1 s"))
+            #expect(!text.contains("secret"))
+            let results = await client.send(all: [Request(body: "SLOW x"), Request(body: "SLOWER x")])
+            let names = results.map { result -> String? in
+                if case .failure(let error) = result { error.requestName } else { nil }
+            }
+            #expect(names == ["SLOW", "SLOWER"])
+        }
+    }
+
+    @Test func theLogNamesRequests() throws {
+        try run {
+            $0.logging = log.logging()
+        } _: { service, client in
+            let slow = client.start(Request(body: "SLOW secret"))
+            let error = await failure(of: slow)
+            #expect(error?.requestName == "SLOW")
+            try await service.pass(.seconds(40))
+        }
+        #expect(
+            log.record("requests.failed")?.message.contains(
+                "request 1 (SLOW) failed: timedOut (fate unknown): deadline"
+            ) == true
+        )
+        #expect(!log.text.contains("type 0x0") && !log.text.contains("secret"), "\(log.text)")
+    }
+
+    @Test func rejectionsAreListedByName() throws {
+        try run {
+            $0.logging = log.logging()
+        } _: { service, client in
+            _ = await failure(of: client.start(Request(body: "BAD secret")))
+            try await service.pass(.seconds(40))
+        }
+        #expect(log.record("requests.rejected")?.message.contains("of BAD with status 0") == true, "\(log.text)")
+    }
+
+    @Test func aLayoutNamesRequestsByTheirTypes() throws {
+        let layout = FrameLayout.standard.namingRequests([0x410: "GetUser", 0x411: "SetUser\n"])
+        let options = ClientOptions { $0.requests.timeout = .seconds(1) }
+        try simulate(speaking: layout, options: options, handler: { _ in .noReply }) { _, client in
+            let named = await failure(of: client.start(Request(type: 0x410)))
+            #expect(named?.requestName == "GetUser")
+            let escaped = await failure(of: client.start(Request(type: 0x411)))
+            #expect(escaped?.requestName == "SetUser\\n")
+            let unnamed = await failure(of: client.start(Request(type: 0x412)))
+            #expect(unnamed?.requestName == nil && unnamed.map { "\($0)".contains(": deadline exceeded") } == true)
+        }
+    }
+
+    @Test func aNameIsBoundedAndEscaped() throws {
+        try run { _, client in
+            let verb = "SLOW\u{7}\(String(repeating: "x", count: 200))"
+            let error = await failure { () throws(ClientError) in try await client.send(Request(body: Bytes(verb))) }
+            #expect(error?.requestName?.hasPrefix("SLOW\\u{7}xx") == true)
+            #expect((error?.requestName?.unicodeScalars.count ?? 0) <= 66)
+        }
+    }
+
+    private struct Slow: TypedRequest {
+        static let type: UInt32 = 0x410
+        static let name: String? = "a slow request"
+        func encode() -> Bytes { "SLOW" }
+        static func decode(_ response: Response) -> Bytes { response.body }
+    }
+
+    @Test func aTypedRequestHasANameOfItsOwn() throws {
+        try run { _, client in
+            let error = await failure { () throws(ClientError) in _ = try await client.send(Slow()) }
+            #expect(error?.requestName == "SLOW")
+        }
+        let options = ClientOptions { $0.requests.timeout = .seconds(1) }
+        try simulate(options: options, handler: { _ in .noReply }) { _, client in
+            let error = await failure { () throws(ClientError) in _ = try await client.send(Slow()) }
+            #expect(error?.requestName == "a slow request")
+        }
+    }
+}
