@@ -1,3 +1,5 @@
+import Trunkline
+
 /// The parsed command line.
 struct Arguments {
     /// The action to perform.
@@ -102,7 +104,9 @@ struct Arguments {
         case "serve-pieces":
             command = .servePieces
         case "path":
-            guard words.count == 3, let path = CodePath(rawValue: words[1]), let count = Int(words[2]), count > 0 else {
+            guard words.count == 3, let path = CodePath(rawValue: words[1]), let count = Int(strict: words[2]),
+                count > 0
+            else {
                 throw UsageError(message: "expected: path \(CodePath.allCases.map(\.rawValue)) REPETITIONS")
             }
             command = .path(path, repetitions: count)
@@ -254,7 +258,7 @@ private struct Options {
 
     mutating func number(_ name: String, _ range: ClosedRange<Int>) throws -> Int {
         let text = try text(name)
-        guard let number = Int(text), range.contains(number) else {
+        guard let number = Int(strict: text), range.contains(number) else {
             let limits = range.upperBound == .max ? "of at least \(range.lowerBound)" : "within \(range)"
             throw UsageError(message: "\(name) \(text): expected a whole number \(limits)")
         }

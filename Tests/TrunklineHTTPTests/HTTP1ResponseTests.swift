@@ -28,7 +28,7 @@ import Trunkline
             let replies = try replies(text, to: methods, inPiecesOf: size)
             #expect(replies.map(\.body) == bodies, "in pieces of \(size)")
             #expect(replies.map(\.status) == [200, 200, 404, 200, 204, 304, 200, 200, 200, 200])
-            #expect(replies.map(\.frame.endsLink) == [Bool](repeating: false, count: 9) + [true])
+            #expect(replies.map(\.frame.isFarewell) == [Bool](repeating: false, count: 9) + [true])
         }
     }
 
@@ -48,7 +48,7 @@ import Trunkline
         codec.noteSent(try HTTP1Request(.get, "/").frame())
         codec.noteSent(try HTTP1Request(.get, "/", headers: ["Connection": "close"]).frame())
         let frames = try frames(Array((text + text).utf8), inPiecesOf: 5, by: &codec)
-        #expect(frames.map(\.endsLink) == [false, true])
+        #expect(frames.map(\.isFarewell) == [false, true])
         #expect(throws: FrameError.self) {
             var rest = ReceiveBuffer(Array("H".utf8))
             var more: [Frame] = []
@@ -85,7 +85,7 @@ import Trunkline
     @Test func aResponseWithoutALengthEndsWithTheConnection() throws {
         for size in [1, 3, .max] {
             let replies = try replies("HTTP/1.0 200 OK\r\n\r\nhello", inPiecesOf: size, thenEnd: true)
-            #expect(replies.map(\.body) == ["hello"] && replies[0].frame.endsLink)
+            #expect(replies.map(\.body) == ["hello"] && replies[0].frame.isFarewell)
         }
         #expect(try replies("HTTP/1.1 200 OK\r\n\r\n", thenEnd: true).map(\.body) == [""])
         #expect(try replies("HTTP/1.1 200 OK\r\n\r\nhello").isEmpty)
@@ -110,11 +110,11 @@ import Trunkline
             ("HTTP/1.1 200 OK\r\nConnection: a\r\nConnection: close\r\n", true),
         ]
         for (head, ends) in cases {
-            #expect(try replies(head + "Content-Length: 0\r\n\r\n").map(\.frame.endsLink) == [ends], "\(head)")
+            #expect(try replies(head + "Content-Length: 0\r\n\r\n").map(\.frame.isFarewell) == [ends], "\(head)")
         }
-        #expect(try replies("HTTP/1.1 200 OK\r\n\r\n", to: [.connect]).map(\.frame.endsLink) == [true])
+        #expect(try replies("HTTP/1.1 200 OK\r\n\r\n", to: [.connect]).map(\.frame.isFarewell) == [true])
         let refused = try replies("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno", to: [.connect])
-        #expect(refused.map(\.body) == ["no"] && !refused[0].frame.endsLink)
+        #expect(refused.map(\.body) == ["no"] && !refused[0].frame.isFarewell)
     }
 
     @Test func onlyTheGivenStatusesAreErrorResponses() throws {

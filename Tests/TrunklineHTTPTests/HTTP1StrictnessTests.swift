@@ -184,7 +184,7 @@ import Trunkline
             return (text.count - count, ())
         }
         try codec.decodeAll(&input, into: &frames)
-        #expect(frames.count == 1 && frames[0].kind == .goAway && frames[0].endsLink && frames[0].status == 408)
+        #expect(frames.count == 1 && frames[0].kind == .goAway && frames[0].isFarewell && frames[0].status == 408)
         #expect(input.isEmpty)
     }
 

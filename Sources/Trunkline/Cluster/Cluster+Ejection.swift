@@ -116,7 +116,7 @@ extension DisconnectReport {
     fileprivate var isWithoutRoute: Bool {
         switch pathAfter {
         case .noRoute: true
-        case .unknown: cause == .unreachable && TransportError.numbersOfNoRoute.contains(errno)
+        case .unknown: (error as? TransportError)?.saysNoRoute ?? false
         default: false
         }
     }

@@ -197,6 +197,7 @@ public actor Cluster {
     func endDiscovery() {
         discoveryTask?.cancel()
         maintenanceTask?.cancel()
+        servers.discoveryFailingSince = nil
         subscriptions.cancelMoves()
     }
 }

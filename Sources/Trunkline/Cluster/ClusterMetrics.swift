@@ -26,7 +26,8 @@ extension Cluster {
         public var waiting = 0
         /// How often the discovery has failed, wholly or in part, or found no server.
         public var discoveryFailures = 0
-        /// How long the discovery has been failing; zero while it works. The servers of the last list stay in use.
+        /// How long the discovery has been failing; zero while it works, and after `close()`. The servers of the last list stay
+        /// in use.
         public var discoveryOutage = Duration.zero
         /// The number of second copies of hedged requests.
         public var hedges = 0

@@ -183,6 +183,7 @@ extension Connection {
         let hadFarewell = handshaking?.farewell != nil
         let details = handshaking.map { self.details(of: $0, DisconnectCause(error)) }
         endDialling()
+        handshaking?.secured?.forgetUnansweredSession()  // of `startTLS()`; a dialer does that itself
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)

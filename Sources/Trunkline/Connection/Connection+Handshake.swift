@@ -313,7 +313,7 @@ extension Connection {
             // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
             if frame.linkEnding == .now, !link.exchangesDatagrams { link.handshake?.hasLastFrame = true }
-            if frame.endsLink { noteFarewell(frame.reason, link) }
+            if frame.isFarewell { noteFarewell(frame.reason, link) }
             switch frame.kind {
             case .response: takeReply(frame, link)
             case .ping:

@@ -367,7 +367,7 @@ extension Connection {
         var frames = frames
         for index in frames.indices {
             frames[index].session = link.session
-            if frames[index].endsLink { noteFarewell(frames[index].reason, link) }
+            if frames[index].isFarewell { noteFarewell(frames[index].reason, link) }
         }
         port.append(.pushes(frames))
         guard let finalFrame = frames.first(where: { $0.linkEnding == .now }) else { return }

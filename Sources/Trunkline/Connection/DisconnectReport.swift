@@ -53,9 +53,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the link
     /// and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
     public var exit: ProcessExit? { (error as? TransportError)?.exit }
-    /// The last line that the child process of the link had written to standard error, at most 1,024 bytes of it, without
-    /// control characters; `nil` if it had written none, or if the link has no child process. It often says why the process
-    /// ended.
+    /// The last line that the child process of the link had written to standard error, cut after 1,024 bytes, and escaped;
+    /// `nil` if it had written none, or if the link has no child process. It often says why the process ended.
     public var lastOutput: String? { outputOfChild }
     /// Why the server ended the link, or rejected a request of the handshake, in its own words, if it said so
     /// (``Frame/reason``); otherwise `nil`.

@@ -164,9 +164,9 @@ public struct Handshaker: Sendable {
     /// - The client never replaces its link because of this method, even if the link's endpoint is no longer in the
     ///   list.
     /// - No effect after the end of the handshake, and in a ``Cluster``, whose servers come from its ``Discovery``.
-    /// - After a link is lost, each of them has its turn. One that does not answer takes ``ClientOptions/Connecting-swift.struct/timeout``
-    ///   (3 s) before the next one is tried, and comes last for some minutes then. So add only endpoints that the client can
-    ///   reach, or set a shorter timeout.
+    /// - After a link is lost, each of them has its turn. One that does not answer takes
+    ///   ``ClientOptions/Connecting-swift.struct/timeout`` (3 s) before the next one is tried, and comes last for some minutes
+    ///   then. So add only endpoints that the client can reach, or set a shorter timeout.
     ///
     /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
@@ -242,7 +242,8 @@ public struct Handshaker: Sendable {
     }
 
     /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
-    /// ``saveSession(_:)`` saves the new session.
+    /// ``saveSession(_:)`` saves the new session, and before the closure throws a ``HandshakeRefusal`` because of the session:
+    /// a refusal alone keeps it.
     ///
     /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options do
     /// not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No

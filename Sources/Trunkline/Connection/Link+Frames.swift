@@ -288,7 +288,7 @@ extension Link.State {
                 continue
             }
             let frame = frames[index]
-            if frame.endsLink { taken.noteEnding(frame) }
+            if frame.isFarewell { taken.noteEnding(frame) }
             switch frame.kind {
             case .response where frame.answers != .one: answerAll(frame, rules, &taken)
             case .response:

@@ -32,8 +32,8 @@ extension ClientOptions {
         /// The server's addresses of the other family are skipped. An invalid or unusable address fails every attempt
         /// with `TransportError.Code.invalidAddress`:
         ///
-        /// - Text that is not an IP address, or a server without an address of its family, is a permanent failure:
-        ///   callers receive `unavailable` at once.
+        /// - Text that is not an IP address, a server without an address of its family, or a name and ``addressFamilies``
+        ///   without its family, is a permanent failure: callers receive `unavailable` at once.
         /// - An address that is not one of this host's is not permanent, because an interface may come up.
         public var sourceAddress: String?
         /// Whether small segments are sent at once (TCP_NODELAY). Default true.

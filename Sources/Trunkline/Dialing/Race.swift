@@ -46,6 +46,11 @@ struct Race {
     /// Whether TLS holds bytes of a socket that it has not handled yet.
     var holdsUnread: Bool { racers.contains { ($0.transport as? SecuredTransport)?.hasMore ?? false } }
 
+    /// Forgets the TLS sessions that were offered and not answered in time.
+    func forgetUnansweredSessions() {
+        for racer in racers { (racer.transport as? SecuredTransport)?.forgetUnansweredSession() }
+    }
+
     /// Closes everything that was not handed over.
     mutating func close() {
         for lookup in lookups.values { lookup.cancel() }

@@ -107,6 +107,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     private func fail(_ error: TransportError, isPermanent: Bool? = nil) {
         guard isActive else { return }
         keepLookups()
+        race?.forgetUnansweredSessions()
         end()
         failure = (error, isPermanent)
         loop.schedule(LoopClosure { [weak self] in self?.reportFailure() })
@@ -201,6 +202,10 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             if let error = unknownZone(of: host, "connecting to \(endpoint)") { return fail(error) }
             if let literal = literalAddress(host, port: port) {
                 return perform(race?.rules.resolved(to: [literal], at: loop.now))
+            }
+            if let family = policy.sourceFamily, !policy.families.contains(family) {
+                let reason = "the source address is \(family.name), which options.connecting.addressFamilies leaves out"
+                return fail(TransportError(.invalidAddress, "connecting to \(name): \(reason)"))
             }
             progress.phase = .resolving
             resolve(host, port)
@@ -310,7 +315,9 @@ final class SocketDialer: Dialer, @unchecked Sendable {
     /// session is forgotten, so this is a full handshake. The attempt goes on: its failure would end the requests that wait,
     /// although the server can be reached.
     private func repeatHandshake(_ failed: Race.Racer) {
-        race?.rules.attemptRepeated(failed.id)
+        race?.rules.attemptRepeated(failed.id, at: loop.now)
+        // Unless another address has come further.
+        if race?.rules.connected.values.contains(.tls) != true { progress.phase = .connecting }
         do throws(TransportError) {
             let transport = try connect(to: failed.address)
             race?.add(Race.Racer(id: failed.id, address: failed.address, transport: transport, isRepeated: true))

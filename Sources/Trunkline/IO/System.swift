@@ -227,9 +227,12 @@ private func rejection(_ code: Int32) -> String? {
 }
 
 extension TransportError {
-    /// The error numbers with which the system says that it has no route, or no address of the family. `EHOSTUNREACH` is not
-    /// one of them: it may come from the network, because the server is down.
-    static let numbersOfNoRoute = [ENETUNREACH, EAFNOSUPPORT]
+    /// Whether the system says that it has no route to the address, no address of its own from which it could be reached, or
+    /// does not know its family: a kernel without IPv6 has no sockets of it. `EHOSTUNREACH` does not say that: it may come from
+    /// the network, because the server is down. `EADDRNOTAVAIL` does not if the host has an address, but no free local port.
+    var saysNoRoute: Bool {
+        errno == EAFNOSUPPORT || code == .unreachable && (errno == ENETUNREACH || errno == EADDRNOTAVAIL)
+    }
 }
 
 /// Converts the error number of a call that was given an address, such as `socket`, `bind` and `connect`.

@@ -76,7 +76,7 @@ struct LinkLog: Sendable {
     private var attemptingSince: Instant?
     /// The number of attempts that failed since the last link was ready.
     private var failedAttempts = 0
-    /// The lines that child processes have written to standard error, and that are not in the log.
+    /// The lines that child processes have written to standard error in this episode, and that are not in the log.
     var omittedLines = 0
 
     /// The number of kinds of failure that have a line of their own in an episode.
@@ -286,7 +286,7 @@ struct LinkLog: Sendable {
             // A link that has lasted ends the episode before.
             if report.lifetime >= Self.calm, let episode {
                 if !episode.unwritten.isEmpty { writeSummary(of: episode, at: now, into: &sheet) }
-                self.episode = nil
+                (self.episode, omittedLines) = (nil, 0)
             }
             if report.isOfAttempt { failedAttempts += 1 }
         }

@@ -96,3 +96,9 @@ extension RetryPolicy {
         backoff: Backoff = Backoff(base: .milliseconds(50), cap: .seconds(1))
     ) -> RetryPolicy { .idempotent(tries: attempts, backoff: backoff) }
 }
+
+extension Frame {
+    /// Replaced by `linkEnding`.
+    @available(*, unavailable, message: "use linkEnding != nil, and markLinkEnding()")
+    public var endsLink: Bool { linkEnding != nil }
+}

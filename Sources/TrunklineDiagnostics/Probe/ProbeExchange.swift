@@ -18,8 +18,10 @@ struct ProbeExchange {
     fileprivate(set) var ending: (at: Instant, error: TransportError)?
     /// Why the received bytes are not frames of the codec.
     fileprivate(set) var malformation: FrameError?
-    /// The serials of a ping and of an answer to another one, which came while its answer was awaited.
+    /// The serials of the latest ping and of an answer to another one, which came while its answer was awaited.
     fileprivate(set) var strayPong: (ping: SerialNumber, pong: SerialNumber)?
+    /// The serials of the pings that were sent.
+    fileprivate var pings: Set<SerialNumber> = []
     /// The task that waits for the answer to a ping, or only for the end of the link.
     fileprivate var waiting: Waiting?
 
@@ -69,7 +71,10 @@ extension ProbedLink {
             }
             exchange.waiting = .init(begun: loop.now, ping: ping?.serial, continuation: continuation)
             loop.arm(timer, at: loop.now.advanced(by: timeout))
-            if let ping { send(ping) }
+            guard let ping else { return }
+            exchange.strayPong = nil
+            exchange.pings.insert(ping.serial)
+            send(ping)
         }
         loop.arm(timer, at: nil)
         withExtendedLifetime(alarm) {}
@@ -166,7 +171,9 @@ extension ProbedLink {
         if let waiting = exchange.waiting, let ping = waiting.ping, frame.kind == .pong || looksLikePong {
             // As a client does: the answer repeats the serial, or has none.
             if frame.serial == ping || frame.serial == 0 { return answer(.answered(loop.now.since(waiting.begun))) }
-            if exchange.strayPong == nil { exchange.strayPong = (ping, frame.serial) }
+            // What looks like an answer may be a ping of the server, with a serial of its own.
+            let isAnswer = frame.kind == .pong || exchange.pings.contains(frame.serial)
+            if isAnswer, exchange.strayPong == nil { exchange.strayPong = (ping, frame.serial) }
         }
         exchange.frames[frame.kind == .goAway ? "go_away" : "\(frame.kind)", default: 0] += 1
         guard frame.kind == .ping, let pong = exchange.codec?.pong(answering: frame) else { return }

@@ -123,7 +123,7 @@ extension ProbeReport {
         let names: [String]
         let notBefore: String
         let notAfter: String
-        /// The time until it expires, rounded down; negative if it has expired.
+        /// The days until it expires, rounded down to tenths; negative if it has expired.
         let daysLeft: Double
         /// The seconds until it expires; negative if it has expired.
         let timeLeft: Double
@@ -147,7 +147,7 @@ extension ProbeReport {
             "expires in \(Self.text(timeLeft)), at \(notAfter)"
         }
 
-        /// `in 4 days`, or how long ago.
+        /// `4 days left`, or `expired 4 days ago`.
         var remaining: String { timeLeft < 0 ? "expired \(Self.text(-timeLeft)) ago" : "\(Self.text(timeLeft)) left" }
 
         /// The seconds in whole days, or in the largest unit of which there is one: `4 days`, `1 hour`.

@@ -178,7 +178,7 @@ struct ConformanceStream {
     let isAlone: Bool
 
     /// Whether other frames can follow.
-    var canBeFollowed: Bool { !isAlone && !endsWithConnection && !frames.contains(where: \.endsLink) }
+    var canBeFollowed: Bool { !isAlone && !endsWithConnection && !frames.contains(where: \.isFarewell) }
 
     /// The frames that are complete within the first `count` bytes.
     func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }

@@ -279,6 +279,25 @@ import Testing
         #expect(cluster.rules.isPanicking, "3 of 5 are bad")
     }
 
+    /// Regression: one of several links to a ready server that failed without a route made the server uncounted. Its other
+    /// links went on to answer, so nothing counted it again, and with only one counted server none was ever ejected.
+    @Test func aReadyMemberHasARoute() {
+        var cluster = RuledCluster(2)
+        #expect(cluster.rules.setRoute(0, exists: false) == [])
+        _ = cluster.rules.setReady(1, false)
+        #expect(cluster.rules.badCount == 1)
+        _ = cluster.rules.setReady(1, true)
+        #expect(cluster.rules.badCount == 0)
+        cluster.eject(0, at: start)
+        #expect(cluster.rules.badCount == 1)
+        // An ejected member with a link is ready, too.
+        #expect(cluster.rules.setRoute(0, exists: false) == [])
+        #expect(cluster.rules.badCount == 1)
+        _ = cluster.rules.setReady(0, false)
+        _ = cluster.rules.setRoute(0, exists: false)
+        #expect(cluster.rules.badCount == 0)
+    }
+
     @Test func theOnlyMemberWithARouteIsNotEjected() {
         var cluster = RuledCluster(2)
         _ = cluster.rules.setReady(1, false)

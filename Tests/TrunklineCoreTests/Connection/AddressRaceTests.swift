@@ -214,6 +214,23 @@ import Testing
         #expect(connected.passedOver.isEmpty)
     }
 
+    /// An attempt that connected once more had the start of its first connection. So it seemed to have been silent since
+    /// then, and its address, which had answered, was taken for dead.
+    @Test func aRepeatedAttemptBeginsAnew() {
+        var race = AddressRace()
+        _ = race.resolved(to: [four(1), four(2)], at: start)
+        _ = race.timerFired(at: after(250))
+        race.attemptConnected(1)
+        race.attemptRepeated(1, at: after(260))
+        #expect(race.running.map { $0.start } == [after(260), after(250)])
+        #expect(race.connected.isEmpty)
+        _ = race.attemptSucceeded(2, at: after(270))
+        #expect(race.passedOver.isEmpty)
+        // An attempt that has ended stays so.
+        race.attemptRepeated(1, at: after(280))
+        #expect(race.running.isEmpty)
+    }
+
     @Test func anAttemptThatFailedCannotWin() {
         var race = AddressRace()
         _ = race.resolved(to: [four(1), four(2)], at: start)

@@ -160,6 +160,30 @@ import Testing
         #expect(log.takeEvents() == ["process.output", "process.output", "process.output"])
     }
 
+    /// Lines that were left out, and that no summary counted, were in the first summary of the next episode, days later.
+    @Test func linesThatAreLeftOutCountInTheirEpisode() {
+        var log = Log()
+        let exit = TransportError.exited(.status(3))
+        for _ in 0..<2 { log.add(.processOutput("a:1", session: 4, line: "no license", omitted: 0)) }
+        log.fails(1, exit)
+        for _ in 0..<7 { log.add(.processOutput("a:1", session: 4, line: "no license", omitted: 0)) }
+        log.becomesReady(4)
+        log.pass(.seconds(61))
+        _ = log.takeAll()
+        log.add(
+            .stateChanged(.waiting(delay: .milliseconds(120), attempt: 1, cause: .reset)),
+            .linkEnded(log.report(.ready, .reset, TransportError(.reset, "reset"), lifetime: .seconds(61)))
+        )
+        for number in 1...5 {
+            log.pass(.seconds(1))
+            log.fails(number, exit)
+        }
+        log.pass(.seconds(30))
+        let summaries = log.takeAll().filter { $0.event == "links.unstable" }
+        #expect(!summaries.isEmpty)
+        #expect(summaries.allSatisfy { !$0.message.contains("left out") }, "\(summaries)")
+    }
+
     // MARK: Healthy lives
 
     @Test func aHealthyLifeIsThreeLines() {

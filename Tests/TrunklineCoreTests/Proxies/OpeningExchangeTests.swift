@@ -89,9 +89,11 @@ import Testing
     /// SOCKS, so it was asked again and again.
     @Test func aWayToAuthenticateThatWasNotOfferedIsARefusal() throws {
         let account = ProxyCredentials(username: "a", password: "b")
-        for (credentials, method) in [(nil, 2), (nil, 1), (account, 1), (nil, 0xFF), (account, 0xFF)]
-            as [(ProxyCredentials?, UInt8)]
-        {
+        let choices: [(ProxyCredentials?, UInt8)] = [
+            (nil, 2), (nil, 1), (account, 1), (nil, 3), (account, 3), (nil, 0x80), (account, 0x80), (nil, 0xFE),
+            (account, 0xFE), (nil, 0xFF), (account, 0xFF),
+        ]
+        for (credentials, method) in choices {
             var exchange = try SOCKS5Exchange(to: "db", nil, port: 1, as: credentials)
             _ = exchange.begin(from: nil, to: nil)
             var input: ArraySlice<UInt8> = [5, method]

@@ -198,8 +198,10 @@ struct RESPHead {
         guard "$!=*~>%|".unicodeScalars.contains(type) else {
             throw FrameError(.unexpectedBytes, "unknown type byte \(line[0])")
         }
-        // Streamed values have no length. Redis does not send them.
-        guard let number = UInt32(text) else { throw FrameError(.illegalLength, "invalid length \(text)") }
+        // Streamed values have no length. Redis does not send them. UInt32 alone would also read a sign.
+        guard text.utf8.allSatisfy({ 0x30...0x39 ~= $0 }), let number = UInt32(text) else {
+            throw FrameError(.illegalLength, "invalid length \(text)")
+        }
         switch type {
         case "$", "!", "=": length = Int(number) + 2
         case "%", "|": count = 2 * Int(number)

@@ -217,6 +217,7 @@ struct RESPCodecTests {
             .init(Frame(.response, body: ">3\r\n+subscribe\r\n+news\r\n:1\r\n")),
             .bytes(Array("|1\r\n+ttl\r\n:9\r\n+OK\r\n".utf8), are: [Frame(.response, body: "+OK\r\n")]),
             .refused(Array("$4090\r\n".utf8), with: .illegalLength),
+            .refused(Array("$+2\r\nok\r\n".utf8), with: .illegalLength),
             .refused(Array("?\r\n".utf8), with: .unexpectedBytes),
         ]
         var kit = CodecConformance(of: RESPCodec(maximumSize: 4096), samples: samples, maximumFrameSize: 4096)

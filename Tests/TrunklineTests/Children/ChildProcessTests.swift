@@ -309,8 +309,10 @@ struct ChildProcessTests {
         let numbers = try await ask(client).split(separator: " ").compactMap { Int32($0) }
         try #require(numbers.count == 3)
         #expect(numbers[2] == numbers[1], "it has left its group")
+        let transport = try #require(await client.connection.childTransport)
         await client.close()
         await expectEnd(of: numbers[0])
+        if heedsSignals { #expect(await client.connection.exit(of: transport) == .signal(SIGTERM)) }
         // Nothing tells the client of its helper, which is in a group that is not the child's.
         _ = kill(numbers[1], SIGKILL)
     }

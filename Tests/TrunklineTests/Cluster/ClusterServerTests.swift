@@ -321,6 +321,32 @@ struct ClusterServerTests {
         }
     }
 
+    /// The outage of a cluster that was closed in it went on growing, and so did the alert.
+    @Test(arguments: [false, true])
+    func anOutageOfTheDiscoveryEndsWithTheCluster(closesNow: Bool) async throws {
+        struct Broken: Error {}
+        let network = SimulatedNetwork(seed: 1)
+        try await network.run {
+            let server = try await network.startServer(at: Self.endpoint(0), speaking: Self.codec) { _ in .reply("s0") }
+            let discovery = Discovery(name: "a source that fails once") { receiver in
+                receiver.found([ClusterEndpoint(server.endpoint)])
+                receiver.failed(Broken())
+                while !Task.isCancelled {
+                    await receiver.loop.sleep(until: receiver.loop.now.advanced(by: .seconds(5)))
+                }
+            }
+            let cluster = Cluster(discovering: discovery, speaking: Self.codec, on: network.loops)
+            _ = try await cluster.send(Self.request)
+            try await network.clock.sleep(for: .seconds(61))
+            #expect(await cluster.metrics.discoveryOutage >= .seconds(60))
+            if closesNow { await cluster.closeNow() } else { await cluster.close() }
+            try await network.clock.sleep(for: .seconds(60))
+            let after = await cluster.metrics
+            #expect(after.discoveryOutage == .zero && after.discoveryFailures == 1)
+            await server.stop()
+        }
+    }
+
     /// A list beside an error is a part of the servers: it ended the outage each time.
     @Test func aListBesideAnErrorIsNoRecovery() async throws {
         struct Partial: Error {}

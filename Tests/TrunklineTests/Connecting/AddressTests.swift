@@ -451,6 +451,29 @@ import TrunklineTesting
         }
     }
 
+    /// The name was looked up, and the error said that it had no IPv4 address, which nothing had asked for.
+    @Test func aSourceAddressOfAFamilyThatIsLeftOutIsAnError() throws {
+        let options = ClientOptions {
+            $0.connecting.sourceAddress = "10.255.0.1"
+            $0.connecting.addressFamilies = .ipv6
+        }
+        try simulate { service, _ in
+            service.network.setName("many", hosts: ["fd00::1", "db"])
+            service.network.setResolution(of: "many", ipv6: .never, ipv4: .never)
+            let client = service.client(of: ["many:7000"], options: options)
+            let began = service.now
+            let error = await attempt { () throws(ClientError) in
+                _ = try await client.send(Request(type: 0x410, body: "a"))
+            }
+            #expect(service.now - began < .milliseconds(100))
+            #expect(error?.code == .unavailable)
+            let cause = try #require(error?.cause as? TransportError)
+            #expect(cause.code == .invalidAddress)
+            #expect(cause.message.contains("the source address is IPv4, which options.connecting.addressFamilies"))
+            await client.closeNow()
+        }
+    }
+
     // MARK: Random addresses
 
     /// Random addresses and random answers for their name. A host that can be reached is reached in time, and no

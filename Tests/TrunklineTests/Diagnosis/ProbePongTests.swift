@@ -7,9 +7,9 @@ import TrunklineTesting
 /// How the probe judges answers to pings, and what it says about certificates.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ProbePongTests {
-    /// The standard layout, whose server answers pings with another serial: the one of the ping plus `offset`.
+    /// A layout whose server answers pings with another serial: the one of the ping plus `offset`.
     private struct ShiftingCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
-        private var base = FrameLayout.standard
+        private var base = layoutWithPongs
         private let offset: SerialNumber
         var matching: ResponseMatching { base.matching }
 
@@ -39,7 +39,7 @@ struct ProbePongTests {
     @Test(arguments: [(1, ["wrong_serial"]), (0, [])] as [(SerialNumber, [String])])
     func anAnswerHasTheSerialOfItsPingOrNone(offset: SerialNumber, problems: [String]) async throws {
         try await withLoopbackServer(speaking: ShiftingCodec(offset: offset)) { server in
-            var probe = Probe(of: server.endpoint, speaking: .standard)
+            var probe = Probe(of: server.endpoint, speaking: layoutWithPongs)
             probe.interval = .milliseconds(1)
             // The probe waits for the right answer.
             probe.timeout = problems.isEmpty ? .seconds(60) : .seconds(2)

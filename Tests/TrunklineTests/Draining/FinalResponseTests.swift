@@ -209,7 +209,7 @@ struct FinalResponseTests {
             try await connection.withFrames { stream in
                 var frames = stream.makeAsyncIterator()
                 let one = await frames.next()
-                #expect(one?.body == "one" && one?.endsLink == true)
+                #expect(one?.body == "one" && one?.isFarewell == true)
                 #expect(await frames.next()?.body == "two")
             }
             await connection.close()

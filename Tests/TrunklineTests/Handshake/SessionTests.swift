@@ -128,6 +128,45 @@ struct SessionTests {
         }
     }
 
+    /// A refusal may be about the credentials, or of a busy server. So it drops the session only if the handshake says that.
+    @Test(arguments: [false, true])
+    func aRefusalKeepsTheSessionUnlessItIsLost(isLost: Bool) throws {
+        let offered = Offers()
+        let options = Self.options { options in
+            options.handshake.perform = { link in
+                let number = await link.savedSession(as: Int.self)
+                if offered.add(number) == 2 {
+                    if isLost { await link.sessionWasLost() }
+                    throw HandshakeRefusal("busy", isPermanent: false)
+                }
+                guard number == nil else { return await link.keepSubscriptions() }
+                let reply = try await link.send(ask("enable"))
+                await link.saveSession(Int(String(reply.body)))
+            }
+        }
+        try simulate(options) { service, client, _ in
+            try await client.connect()
+            service.network.reset("db")
+            _ = try await client.send(ask("a"))
+            #expect(offered.all == [nil, 1, isLost ? nil : 1])
+            #expect(await client.savedSession(as: Int.self) == (isLost ? 2 : 1))
+        }
+    }
+
+    /// The sessions that the handshakes of a client have found.
+    private final class Offers: Sendable {
+        private let state = Mutex<[Int?]>([])
+        var all: [Int?] { state.withLock { $0 } }
+
+        /// Adds one, and returns their number.
+        func add(_ session: Int?) -> Int {
+            state.withLock { sessions in
+                sessions.append(session)
+                return sessions.count
+            }
+        }
+    }
+
     @Test func theApplicationSavesASessionToo() throws {
         try simulate { service, client, _ in
             try await client.connect()

@@ -70,6 +70,23 @@ import Testing
         #expect(file.code == .system && file.message == "a: \(systemMessage(EACCES))")
     }
 
+    /// A server to which this host has no route does not count as bad. On a host whose kernel has no IPv6, and on one without
+    /// an IPv6 address, it did: `EAFNOSUPPORT` is an invalid address, and `EADDRNOTAVAIL` was not thought of.
+    @Test func someErrorsSayThatThereIsNoRoute() {
+        let address = SocketAddress.loopback(port: 1)
+        let errors = [
+            connectError(EAFNOSUPPORT, address, "a"), transportError(EAFNOSUPPORT, "opening a socket"),
+            connectError(ENETUNREACH, address, "a"), TransportError(.unreachable, errno: EADDRNOTAVAIL, "a"),
+        ]
+        for error in errors { #expect(error.saysNoRoute, "\(error)") }
+        // No free local port; what another host has said; and the proxy of the address, which is another address.
+        let others = [
+            connectError(EADDRNOTAVAIL, address, "a"), connectError(EHOSTUNREACH, address, "a", isAtOnce: false),
+            connectError(ECONNREFUSED, address, "a"), TransportError(.proxy(.unreachable), errno: ENETUNREACH, "a"),
+        ]
+        for error in others { #expect(!error.saysNoRoute, "\(error)") }
+    }
+
     @Test func aMissingFileIsNotARefusal() {
         guard case .failure(let error) = contents(ofFile: "/nonexistent/trunkline", limit: 1) else {
             Issue.record("the file exists")

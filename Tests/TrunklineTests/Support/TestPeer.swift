@@ -90,6 +90,7 @@ actor TestPeer: TransportHandler {
         transport = nil
     }
     func reset() { transport?.reset() }
+    func forgetUnansweredSession() { (transport as? SecuredTransport)?.forgetUnansweredSession() }
     /// Stops waiting for an outcome that will not come.
     func stopWaiting() {
         events.append("stopped waiting")

@@ -84,22 +84,48 @@ import TrunklineTesting
         #expect(try session(client, with: serverContext)?.isResumed == true)
     }
 
+    /// Regression: it stayed saved if the server ended such a link in order (`close_notify`).
+    @Test func aResumedSessionIsForgottenIfTheServerOnlySaysGoodbye() async throws {
+        var server = TLSSettings(.server(verifiesClients: false))
+        server.identity = try await authority.identity(for: "server").load()
+        let serverContext = try OpenSSLContext(server)
+        let client = try OpenSSLContext(settings)
+        // In TLS 1.3, OpenSSL sends a new ticket before it ends the link.
+        #expect(try session(client, with: serverContext, isOld: true)?.isResumed == false)
+        #expect(try session(client, with: serverContext, isOld: true, saysGoodbye: true)?.isResumed == true)
+        #expect(try session(client, with: serverContext, isOld: true)?.isResumed == false)
+        #expect(try session(client, with: serverContext, isOld: true)?.isResumed == true)
+    }
+
     /// Makes a connection without a socket. Returns the client's session.
     ///
-    /// - Parameter isSilent: Whether the server sends nothing after the handshake.
+    /// - Parameters:
+    ///   - isSilent: Whether the server sends nothing after the handshake.
+    ///   - isOld: Whether the server knows TLS 1.2 only.
+    ///   - saysGoodbye: Whether the server ends the link in order after the handshake.
     private func session(
         _ context: OpenSSLContext,
         with serverContext: OpenSSLContext,
-        isSilent: Bool = false
+        isSilent: Bool = false,
+        isOld: Bool = false,
+        saysGoodbye: Bool = false
     ) throws -> TLSSession? {
         let client = try context.makeEngine(for: "server")
         let server = try serverContext.makeEngine(for: "")
+        if isOld, let engine = server as? OpenSSLEngine {
+            _ = unsafe engine.api.pointee.SSL_ctrl(engine.ssl, 124, 0x0303, nil)  // SSL_CTRL_SET_MAX_PROTO_VERSION
+        }
         for _ in 0..<4 where !isSilent || client.session == nil {
             try deliver(server.outgoing.takeAll(), to: client)
             try deliver(client.outgoing.takeAll(), to: server)
         }
         if isSilent {
             client.finishWriting()
+            return client.session
+        }
+        if saysGoodbye {
+            server.finishWriting()
+            try deliver(server.outgoing.takeAll(), to: client)
             return client.session
         }
         // The server's tickets.

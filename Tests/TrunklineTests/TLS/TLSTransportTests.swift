@@ -137,6 +137,8 @@ struct TLSTransportTests {
     private final class FailingEngine: TLSEngine, TLSContext, @unchecked Sendable {
         var ownCertificate: TLSCertificate? { nil }
         let limit: Int
+        let answers: Bool
+        private(set) var forgetCount = 0
         private var encrypted = 0
         var outgoing = CiphertextBuffer()
         var session: TLSSession? { nil }
@@ -147,16 +149,17 @@ struct TLSTransportTests {
         var peerCertificates: [TLSCertificate] { [] }
         var verificationFailure: TransportError? { nil }
 
-        init(limit: Int) { self.limit = limit }
+        /// - Parameter answers: Whether the handshake is ever over.
+        init(limit: Int, answers: Bool = true) { (self.limit, self.answers) = (limit, answers) }
 
         func makeEngine(for name: String) throws(TransportError) -> any TLSEngine { self }
-        func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool { true }
+        func handshake(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Bool { answers }
         func read(
             _ input: inout UnsafeRawBufferPointer,
             into output: UnsafeMutableRawBufferPointer
         ) -> TLSReadOutcome { .needsInput }
         func finishWriting() {}
-        func forgetSession() {}
+        func forgetSession() { forgetCount += 1 }
         func releaseMemory() {}
 
         func write(_ bytes: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
@@ -192,6 +195,30 @@ struct TLSTransportTests {
                 try await network.clock.sleep(for: .seconds(60))
             }
         }
+    }
+
+    /// A transport that lost a race, or whose client was closed, was taken for one that the server does not answer. So the
+    /// session was forgotten, and the next link made a full handshake.
+    @Test(arguments: [false, true])
+    func onlyAnAttemptThatFailedForgetsTheSessionThatItOffered(hasFailed: Bool) throws {
+        let network = SimulatedNetwork(seed: 1)
+        let server = TestServer(on: network.loop, echoes: false)
+        let engine = FailingEngine(limit: 0, answers: false)
+        try network.runBlocking {
+            let address = network.address("db")
+            try await server.listen(on: address)
+            let client = TestPeer(on: network.loop, tls: engine)
+            async let connecting: Void = client.connect(to: address)
+            try await network.clock.sleep(for: .seconds(1))
+            if hasFailed { await client.forgetUnansweredSession() }
+            await client.close()
+            await client.stopWaiting()
+            try await connecting
+            await server.peers[0].close()
+            await server.stop()
+            try await network.clock.sleep(for: .seconds(60))
+        }
+        #expect(engine.forgetCount == (hasFailed ? 1 : 0))
     }
 
     // MARK: Single cases

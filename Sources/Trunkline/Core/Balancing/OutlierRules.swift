@@ -21,10 +21,10 @@
 ///         ▲                                                                                │
 ///         └──(at most half are bad, or no member is ejected, probing or spared)────────────┘
 ///
-/// "Half" is that of the servers. During a panic no serving member is ejected, and the caller uses every ready member. If most members fail, the cause
-/// is probably elsewhere, such as the network or the requests, and the other members could not carry the load.
-/// Ejections still end, and probes still decide, so that the states are right when the panic ends. If no member is
-/// ejected, probing or spared, there is no panic, because it would change nothing.
+/// "Half" is that of the servers. During a panic no serving member is ejected, and the caller uses every ready member. If
+/// most members fail, the cause is probably elsewhere, such as the network or the requests, and the other members could not
+/// carry the load. Ejections still end, and probes still decide, so that the states are right when the panic ends. If no
+/// member is ejected, probing or spared, there is no panic, because it would change nothing.
 package struct OutlierRules: Sendable {
     package enum State: Hashable, Sendable {
         /// In use. → ejected. `slowStart` is when the member returned from its last ejection, if it had one.
@@ -180,9 +180,9 @@ package struct OutlierRules: Sendable {
         return panicActions(mayBegin: false)
     }
 
-    /// Records whether this host has a route to the member. One that becomes ready has one.
+    /// Records whether this host has a route to the member. A ready member has one, whatever becomes of its further links.
     package mutating func setRoute(_ id: UInt64, exists hasRoute: Bool) -> [Action] {
-        guard var member = members[id], member.hasRoute != hasRoute else { return [] }
+        guard var member = members[id], hasRoute || !member.isReady, member.hasRoute != hasRoute else { return [] }
         member.hasRoute = hasRoute
         set(id, member)
         return panicActions(mayBegin: false)

@@ -150,7 +150,12 @@ package struct AddressRace: Sendable {
     }
 
     /// Records that the attempt connects once more to the same address. It stays in the race.
-    package mutating func attemptRepeated(_ id: AttemptID) { connected[id] = nil }
+    package mutating func attemptRepeated(_ id: AttemptID, at now: Instant) {
+        connected[id] = nil
+        // How long the first connection took says nothing about the address now.
+        guard let index = running.firstIndex(where: { $0.id == id }) else { return }
+        running[index].start = now
+    }
 
     /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {

@@ -213,7 +213,7 @@ public struct Frame: Sendable, Hashable {
     }
 
     /// Whether the frame ends its link, at once or when its requests have been answered.
-    package var endsLink: Bool { linkEnding != nil || kind == .goAway }
+    package var isFarewell: Bool { linkEnding != nil || kind == .goAway }
 
     /// The name of a mark that only received frames have, or `nil` for none.
     var receivedMark: String? {

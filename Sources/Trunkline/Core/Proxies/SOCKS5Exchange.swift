@@ -13,7 +13,7 @@ package struct SOCKS5Exchange: OpeningExchange {
     private var stage = Stage.method
 
     private static let version: UInt8 = 5
-    private static let (noAuthentication, gssapi, password, noMethod): (UInt8, UInt8, UInt8, UInt8) = (0, 1, 2, 0xFF)
+    private static let (noAuthentication, password, noMethod): (UInt8, UInt8, UInt8) = (0, 2, 0xFF)
 
     /// - Parameters:
     ///   - host: The host of the server to connect to, a name or an IP address.
@@ -76,12 +76,12 @@ package struct SOCKS5Exchange: OpeningExchange {
             )
         case Self.noMethod where credentials == nil:
             throw .proxy(.authenticationRequired, "the SOCKS proxy wants the client to authenticate")
-        case Self.noMethod, Self.gssapi:
+        default:
+            // GSSAPI, another method that RFC 1928, section 3, leaves to others, or none.
             throw .proxy(
                 .authenticationRequired,
                 "the SOCKS proxy wants another way to authenticate than a user name and a password"
             )
-        default: throw Self.notSOCKS(method)
         }
     }
 

@@ -1,5 +1,6 @@
-// The only place where numbers are read from text. The initializers of the standard library accept more than a protocol, a
-// configuration file or an argument means: `UInt16("+80")` is 80, `UInt8("-0")` is 0, `Double("0x1p3")` is 8.
+// How numbers are read from text. The initializers of the standard library accept more than a protocol, a configuration file
+// or an argument means: `UInt16("+80")` is 80, `UInt8("-0")` is 0, `Double("0x1p3")` is 8. They are used only for text that a
+// parser has checked already, such as the numbers of JSON in a recording.
 
 extension FixedWidthInteger {
     /// Reads a number that consists of digits only; `nil` for empty text, any other character, and a number that does not fit.

@@ -114,10 +114,8 @@ func signalChild(_ process: Int32, _ notice: Int32, _ signal: Int32) {
     // Once is enough: a program may take the second signal for impatience.
     guard !isInGroup, process > 1 else { return }
     #if os(Linux)
-        if notice >= 0 {
-            _ = trunkline_pidfd_signal(notice, signal)
-            return
-        }
+        // A sandbox may know the descriptor, and not this call.
+        if notice >= 0, trunkline_pidfd_signal(notice, signal) == 0 { return }
     #endif
     _ = kill(process, signal)
 }

@@ -174,9 +174,10 @@ final class OpenSSLEngine: TLSEngine {
     /// Handles the peer's `close_notify`, which OpenSSL has taken from the input.
     private func heardEnd() {
         awaitsVerdict = false
+        // A server sends sessions after the handshake; the last one is the newest. One that was resumed for nothing is not kept:
+        // the server may have ended the link because of it.
+        unsafe context.keep(ssl, for: name, unless: doubtfulSession)
         doubtfulSession = nil
-        // A server sends sessions after the handshake; the last one is the newest.
-        unsafe context.keep(ssl, for: name, unless: nil)
         ending = .end
     }
 

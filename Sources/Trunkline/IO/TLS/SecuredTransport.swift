@@ -340,14 +340,17 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
             engine.finishWriting()
             flush()
         }
-        forgetUnansweredSession()
+        if case .open = phase { engine.forgetSession() }  // if the server has sent nothing on the resumed link
         self.socket = nil
         socket.close()
     }
 
-    /// Forgets a session that the server has not answered in time. A server, or a device before it, that is silent or resets
-    /// for a broken session would do so again.
-    private func forgetUnansweredSession() {
+    /// Forgets a session that the server has not answered in time. A server, or a device before it, that is silent for a broken
+    /// session would be so again.
+    ///
+    /// The owner calls this when its attempt has failed. A transport that is closed earlier forgets nothing: the server had not
+    /// the time to answer one that has lost a race, or whose client is closed.
+    func forgetUnansweredSession() {
         if case .connecting = phase { return }  // nothing was offered yet
         engine.forgetSession()
     }
@@ -355,7 +358,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package func reset() {
         handler = nil
         loop.arm(patience, at: nil)
-        forgetUnansweredSession()
+        if case .open = phase { engine.forgetSession() }
         socket?.reset()
         socket = nil
     }
