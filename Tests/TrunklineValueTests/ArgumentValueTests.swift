@@ -108,6 +108,7 @@ struct ArgumentValueTests {
             "Frame.serial: SerialNumber",
             "Frame.status: UInt32",
             "Frame.type: UInt32",
+            "Frame.wideSerial: UInt128",
             "Frame.subscript -> UInt64?",
             "FrameLayout.cancelFrame(for: SerialNumber, type: UInt32)",
             "FrameLayout.ping(number: UInt64)"
@@ -115,6 +116,11 @@ struct ArgumentValueTests {
             for (number, short) in zip(UInt64.extremes, UInt32.extremes) {
                 var frame = Frame(.request, serial: number, head: "head")
                 (frame.type, frame.status, frame.session) = (short, short, SessionID(number))
+                for high in UInt64.extremes {
+                    let wide = UInt128(high) << 64 | UInt128(number)
+                    frame.wideSerial = wide
+                    #expect(frame.wideSerial == wide && frame.serial == number)
+                }
                 frame.cancelledSerial = number
                 #expect(frame.cancelledSerial == number)
                 frame["contentType"] = number
@@ -161,6 +167,26 @@ struct ArgumentValueTests {
                 var type = ContentType(rawValue: number)
                 type.rawValue = number
                 _ = "\(type)"
+            }
+        },
+        ValueCase("FrameLayout.namingRequests(_: [UInt32 : String])") {
+            let names = Dictionary(uniqueKeysWithValues: Set(UInt32.extremes).map { ($0, "name\n\($0)") })
+            let layout = FrameLayout.standard.namingRequests(names).namingRequests([:])
+            for type in UInt32.extremes {
+                #expect(layout.name(of: Frame(.request, type: type)) == "name\n\(type)")
+            }
+        },
+        ValueCase("MessageDigest.pbkdf2(iterations: Int, count: Int?)") {
+            for number in Int.extremes {
+                for (iterations, count) in [(number, nil), (1, number)] {
+                    let bytes = try? MessageDigest.sha256.pbkdf2(
+                        password: [1],
+                        salt: [2],
+                        iterations: iterations,
+                        count: count
+                    )
+                    #expect(bytes?.count == (number == 1 ? count ?? 32 : nil))
+                }
             }
         },
         ValueCase("PushKey.number(_: UInt64)", "PushKey.init(integerLiteral: UInt64)") {

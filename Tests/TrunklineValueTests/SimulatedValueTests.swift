@@ -284,6 +284,20 @@ struct SimulatedValueTests {
                 }
             }
         },
+        ValueCase("SerialNumberingCodec.serialBits: Int") {
+            for bits in Int.extremes + [64, 65, 127, 128, 129] {
+                let network = SimulatedNetwork(seed: 1)
+                try await network.run {
+                    let codec = WideSerials(serialBits: bits)
+                    let server = try await network.startServer(at: "a:1", speaking: codec)
+                    let client = Client(to: "a:1", speaking: codec, on: network.loops)
+                    let response = try await client.send(Request(body: "a"))
+                    #expect(response.body == "a")
+                    await client.close()
+                    await server.stop()
+                }
+            }
+        },
         ValueCase("ChannelCodec.channel -> UInt64", "ChannelCodec.maximumInFlightPerChannel: Int") {
             for channel in UInt64.extremes {
                 for limit in Int.extremes {
@@ -631,6 +645,29 @@ private struct Answering: FrameCodec, ServerSideCodec {
 
     func serverSide() -> any FrameCodec {
         Answering(matching: matching, answers: answers, types: types, isServer: true)
+    }
+}
+
+/// A serial of 16 bytes and a byte for the body.
+private struct WideSerials: FrameCodec, SerialNumberingCodec {
+    let serialBits: Int
+
+    var matching: ResponseMatching { .serial(1...UInt64.max) }
+
+    func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
+        guard input.count >= 17, let high = input.readInteger(as: UInt64.self),
+            let low = input.readInteger(as: UInt64.self),
+            let body = input.readBytes(1)
+        else { return nil }
+        var frame = Frame(.response, serial: low, body: body)
+        frame.wideSerial = UInt128(high) << 64 | UInt128(low)
+        return frame
+    }
+
+    func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+        output.append(UInt64(truncatingIfNeeded: frame.wideSerial >> 64))
+        output.append(UInt64(truncatingIfNeeded: frame.wideSerial))
+        output.append(frame.body)
     }
 }
 

@@ -9,7 +9,7 @@ package struct SerialNumbering: Sendable {
 
     package init(_ codec: any SerialNumberingCodec) {
         isRandom = codec.usesRandomSerials
-        extraBits = max(0, min(128, codec.serialBits) - 64)
+        extraBits = min(max(64, codec.serialBits), 128) - 64
     }
 }
 
