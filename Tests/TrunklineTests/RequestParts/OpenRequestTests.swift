@@ -78,8 +78,15 @@ struct OpenRequestTests {
         }
     }
 
-    @Test func aProtocolWithoutSerialsHasNoRequestsInParts() throws {
-        try simulate(speaking: DelimitedCodec(delimiter: "\n"), handler: { _ in .echo }) { service, client in
+    /// Nothing could end a request that is abandoned in the middle.
+    @Test func aProtocolWithSerialsButWithoutCancelFramesHasNoRequestsInParts() throws {
+        let layout = FrameLayout {
+            Field.kind(UInt8.self, [.request: 0, .response: 1, .part: 2])
+            Field.serial(UInt32.self)
+            Field.length(UInt32.self, counting: .body)
+            Field.body
+        }
+        try simulate(speaking: layout, handler: { _ in .echo }) { service, client in
             let request = client.open(Request(body: "a"))
             let sending = await failure { () throws(ClientError) in try await request.send(Request(body: "b")) }
             #expect(sending?.code == .invalidRequest && sending?.fate == .notSent)
