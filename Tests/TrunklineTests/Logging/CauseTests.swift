@@ -201,7 +201,7 @@ struct CauseTests {
         }
         let left = try #require(log.record("link.draining"))
         let rule =
-            "requests in a row timed out within 6 s, and nothing came from the server (liveness.maximumStalls is 3)"
+            "requests in a row timed out within 6 s, and no frame came from the server (liveness.maximumStalls is 3)"
         #expect(left.message.contains(rule), "\(left)")
     }
 
