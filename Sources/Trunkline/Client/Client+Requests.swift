@@ -66,8 +66,14 @@ extension Client {
         intercepted?.end(&outcome)
         switch consume outcome {  // moved, not copied
         case .success(let response): return response
-        case .failure(let error): throw error
+        case .failure(let error): throw named(error, request)
         }
+    }
+
+    /// Returns an error with the name of its request. Not inlined: see `submit`.
+    @inline(never)
+    private nonisolated func named(_ error: ClientError, _ request: Request) -> ClientError {
+        error.named(codec.name(of: request.frame))
     }
 
     /// Posts the request of a `send`.

@@ -56,8 +56,9 @@ struct DepartureTextTests {
         switch rule {
         case .cancelledHolder: try await give(up: "hold none")
         case .timedOutHolder: try await give(up: "hold none", times: true)
-        case .stalls, .silence: for _ in 0..<3 { try await give(up: "none", times: true) }
-        case .stallsOfAChannel: for _ in 0..<3 { try await give(up: "none", on: 7, times: true) }
+        case .stalls: for _ in 0..<3 { try await give(up: "late", times: true) }
+        case .stallsOfAChannel: for _ in 0..<3 { try await give(up: "late", on: 7, times: true) }
+        case .silence: for _ in 0..<3 { try await give(up: "none", times: true) }
         case .holderWithSerial: try await give(up: "hold none")
         case .oldestInOrder, .alone: try await give(up: "none")
         case .channel: try await give(up: "none", on: 7)
@@ -102,7 +103,11 @@ struct DepartureTextTests {
     func theReasonOfADepartureIsTheOneThatApplied(_ rule: Rule) throws {
         let collector = EventCollector(.links)
         func run(_ codec: some FrameCodec) throws {
-            let handler: LoopbackServer.Handler = { String($0.body).contains("none") ? .noReply : .echo }
+            let handler: LoopbackServer.Handler = { request in
+                let text = String(request.body)
+                if text.contains("late") { return .after(.milliseconds(1500), .echo) }
+                return text.contains("none") ? .noReply : .echo
+            }
             let options = Self.options(rule, collector)
             try simulate(speaking: codec, options: options, overTLS: false, handler: handler) { service, client in
                 try await Self.perform(rule, service, client)

@@ -190,29 +190,26 @@ private struct MailCodec: FrameCodec, ServerSideCodec {
     }
 
     mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
-        while let end = input.firstOffset(of: 0x0A) {
-            guard let bytes = input.readBytes(end), input.skip(1) else { return nil }
-            let line = String(bytes)
-            guard isServer else {
-                let kind: Frame.Kind = line.hasPrefix("354") ? .part : .response
-                return Frame(kind, isErrorResponse: line.hasPrefix("5"), body: bytes)
-            }
-            guard var lines = content else {
-                if line.hasPrefix("DATA"), line != "DATA refused" { content = [] }
-                return Frame(.request, body: bytes)
-            }
-            if line == "ABORT" {
-                content = nil
-                return Frame(.request, body: "ABORTED")
-            }
-            if line == "." {
-                content = nil
-                return Frame(.request, body: Bytes("CONTENT \(lines.joined(separator: "|"))"))
-            }
-            lines.append(line)
-            content = lines
+        guard let end = input.firstOffset(of: 0x0A), let bytes = input.readBytes(end), input.skip(1) else { return nil }
+        let line = String(bytes)
+        guard isServer else {
+            let kind: Frame.Kind = line.hasPrefix("354") ? .part : .response
+            return Frame(kind, isErrorResponse: line.hasPrefix("5"), body: bytes)
         }
-        return nil
+        guard let lines = content else {
+            if line.hasPrefix("DATA"), line != "DATA refused" { content = [] }
+            return Frame(.request, body: bytes)
+        }
+        if line == "ABORT" {
+            content = nil
+            return Frame(.request, body: "ABORTED")
+        }
+        if line == "." {
+            content = nil
+            return Frame(.request, body: Bytes("CONTENT \(lines.joined(separator: "|"))"))
+        }
+        content = lines + [line]
+        return Frame(.ignored, body: bytes)
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {

@@ -67,8 +67,10 @@ package struct Liveness: Sendable {
 
     /// What a request in flight means for a ping that no progress has followed for the deadline.
     package enum Excuse: Sendable {
-        /// Nothing: the link is dead.
+        /// Nothing: the link is dead, unless the server may have been busy until just now.
         case none
+        /// The peer's kernel has not acknowledged the ping: the link is dead.
+        case refuted
         /// The server is busy. The deadline begins anew.
         case waits
         /// The same, and another ping is sent, which shows whether the path still works.
@@ -440,7 +442,7 @@ package struct Liveness: Sendable {
             }
             let hasJumped = now.since(due) > policy.jump
             let excuse = hasJumped ? .asksAgain : excuse()
-            guard excuse != .none || ping?.isExcused == true else { return .declareDead }
+            guard excuse != .refuted, excuse != .none || ping?.isExcused == true else { return .declareDead }
             if !hasJumped { ping?.isExcused = excuse != .none }
             ping?.askedAt = now
             return excuse == .waits && !hasToSpeak ? .none : nextPing
@@ -633,7 +635,7 @@ extension LinkMachine {
             excuse: {
                 guard isBusy else { return .none }
                 if liveness.rules.excusing == .any { return .waits }
-                return isAcknowledged() ? .asksAgain : .none
+                return isAcknowledged() ? .asksAgain : .refuted
             }
         )
         liveness.rules = rules
