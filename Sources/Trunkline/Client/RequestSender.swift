@@ -11,7 +11,8 @@
 ///
 /// A type of your own that wraps another sender implements ``perform(timeout:options:_:)`` and
 /// ``pushes(_:buffering:)``. The other calls have implementations that use these two. Those that do not wait
-/// (`start`, `stream` and `open`) then begin a task for each call.
+/// (`start`, `stream` and `open`) then begin a task for each call. Streams and uploads then have no timeout as a whole
+/// unless the call has one: the ``ClientOptions/Requests/streamTimeout`` of a client that is wrapped does not count.
 ///
 /// If an argument is omitted, a call is the same with the default in its place. So a client or a cluster in generic code
 /// does exactly what it does elsewhere, and so does a type of your own that implements a call itself.
@@ -200,8 +201,8 @@ extension RequestSender {
     private func routed(_ call: RoutedReplies.Call) -> ReplyStream<Response> {
         let timeout = call.timeout(by: ClientOptions.Requests())
         let partTimeout = call.partTimeout.duration(orByDefault: ClientOptions.Requests().timeout)
-        let replies = RoutedReplies(call, partTimeout, on: EventLoops.shared.next(), executor: nil) {
-            body throws(ClientError) in
+        let loop = EventLoops.shared.next()
+        let replies = RoutedReplies(call, partTimeout, on: loop, executor: nil) { body, _ throws(ClientError) in
             _ = try await perform(timeout: timeout, options: call.options, body)
         }
         return ReplyStream(replies)

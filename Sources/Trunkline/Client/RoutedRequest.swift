@@ -30,7 +30,9 @@ final class RoutedRequest: RequestProgress {
             do throws(ClientError) {
                 let response = try await perform { client, timeout, options throws(ClientError) in
                     let started = client.start(request, timeout: timeout, options: options)
-                    shared.withLock { $0.request = started }
+                    // Released outside the lock: the cause of its error may be an object of the user.
+                    let earlier = shared.withLock { exchange(&$0.request, with: started) }
+                    withExtendedLifetime(earlier) {}
                     return try await started.value
                 }
                 result.complete(.success(response))

@@ -73,10 +73,10 @@ extension Cluster {
 
     private nonisolated func routed(_ call: RoutedReplies.Call) -> ReplyStream<Response> {
         let timeout = call.timeout(by: callOptions.requests)
-        let partTimeout = call.partTimeout.duration(orByDefault: callOptions.requests.timeout)
-        let replies = RoutedReplies(call, partTimeout, on: loop, executor: loop.taskExecutor) {
-            body throws(ClientError) in
-            try await self.performReply(timeout: timeout, options: call.options, body)
+        let limit = call.partTimeout.duration(orByDefault: callOptions.requests.timeout)
+        let executor = loop.taskExecutor
+        let replies = RoutedReplies(call, limit, on: loop, executor: executor) { body, ending throws(ClientError) in
+            try await self.performReply(timeout: timeout, options: call.options, ending: ending, body)
         }
         return ReplyStream(replies)
     }

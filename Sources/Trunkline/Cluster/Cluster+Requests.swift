@@ -176,13 +176,17 @@ extension Cluster: RequestSender {
 
     /// Performs a call whose reply has several parts. How long it takes depends on the reply and its reader.
     ///
-    /// - Parameter body: Returns the error with which the reply has ended after it began.
+    /// - Parameters:
+    ///   - ending: Returns why the call has ended, if its task is cancelled.
+    ///   - body: Returns the error with which the reply has ended after it began.
     nonisolated(nonsending) func performReply(
         timeout: Timeout,
         options: CallOptions,
+        ending: @escaping RoutedReplies.Ending,
         _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
     ) async throws(ClientError) {
         var call = try call(timeout, options, at: loop.now)
+        call.ending = ending
         let failure = try await perform(&call, judging: { $0.map { end(of: $0) } ?? .completed }, body)
         if let failure { callFailed(failure, wasPlaced: true) }
     }
@@ -251,7 +255,7 @@ extension Cluster: RequestSender {
             call.endSearch(in: waiting)
         }
         while true {
-            if Task.isCancelled { throw failed(call, .cancelledUnsent) }
+            if Task.isCancelled { throw failed(call, call.ending?() ?? .cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
             // Before it is decided whether the call waits, so that no chance is missed meanwhile.
@@ -283,7 +287,7 @@ extension Cluster: RequestSender {
             isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, since: moment) {
             case .ready: isWoken = true
-            case .cancelled: throw failed(call, .cancelledUnsent)
+            case .cancelled: throw failed(call, call.ending?() ?? .cancelledUnsent)
             case .expired: throw failed(call, await timedOutWaiting())
             case .closed: throw failed(call, .clusterWasClosed)
             case .full:
@@ -373,6 +377,9 @@ extension Cluster: RequestSender {
             if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
             return .elsewhere
         }
+        // Its caller waits no longer: there is no retry, and so nothing to pay for one. Perhaps the call has ended for
+        // another reason than a cancellation.
+        if Task.isCancelled || error.code == .cancelled { return .failure(call.amended(call.ending?() ?? error)) }
         guard case .idempotent(let tries, let backoff) = call.policy, call.tryNumber < tries,
             error.code == .connectionLost || error.code == .interrupted || error.code == .protocolViolation
         else { return .failure(call.amended(error)) }
@@ -586,7 +593,7 @@ extension Cluster: RequestSender {
 
 extension ClientError {
     /// Whether another server may take a request that was not sent: the reason lies with the link or the server.
-    fileprivate var mayBeSentElsewhere: Bool {
+    var mayBeSentElsewhere: Bool {
         switch code {
         case .connectionLost, .unavailable, .tlsFailed, .closed, .overloaded, .protocolViolation: true
         case .cancelled, .timedOut, .rejected, .interrupted, .invalidRequest, .invalidResponse, .invalidArgument,

@@ -49,6 +49,8 @@ struct ClusterCall: Sendable {
     var rested: Instant?
     /// Holds the server of the latest try; `nil` if nothing asks for it.
     var trace: Lock<UInt64?>?
+    /// Returns why the call has ended, if its task is cancelled because of that; `nil` if the cancellation is the reason.
+    var ending: RoutedReplies.Ending?
     /// The number of the present try, counted from 1.
     var tryNumber = 1
     /// The servers that have failed since the last wait.

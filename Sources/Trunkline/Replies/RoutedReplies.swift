@@ -17,6 +17,8 @@ final class RoutedReplies: ReplySource {
         var ended = 0
         /// The tries up to this one have failed before any part of a reply, and another one may follow.
         var failed = 0
+        /// Why the latest of these has failed. Released outside the lock: its cause may be an object of the user.
+        var latestError: ClientError?
         /// The fate of the tries that have failed.
         var earlierFate = ClientError.Fate.notSent
         /// Why no further client is tried. Decided once.
@@ -96,6 +98,10 @@ final class RoutedReplies: ReplySource {
     /// with which the reply has ended after it began.
     typealias Try = @Sendable (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
 
+    /// Returns why the request has ended; `nil` while it has not. If the task is cancelled, this is the error that the
+    /// reader gets.
+    typealias Ending = @Sendable () -> ClientError?
+
     private let state = Lock(State())
     private let loop: any EventLoop
     /// The longest wait of a reader for a client; `nil` for no limit.
@@ -105,22 +111,23 @@ final class RoutedReplies: ReplySource {
     ///   - partTimeout: The longest wait of a reader for a client; `nil` for no limit.
     ///   - loop: Measures this time.
     ///   - executor: The executor of the task that performs the request.
-    ///   - perform: Performs the call with one client after the other.
+    ///   - perform: Performs the call with one client after the other. Can ask why it was cancelled.
     init(
         _ call: Call,
         _ partTimeout: Duration?,
         on loop: any EventLoop,
         executor: (any TaskExecutor)?,
-        performing perform: @escaping @Sendable (Try) async throws(ClientError) -> Void
+        performing perform: @escaping @Sendable (Try, @escaping Ending) async throws(ClientError) -> Void
     ) {
         (self.loop, self.partTimeout) = (loop, partTimeout)
         // Ends with the reply, or when it is abandoned, as it is at the latest when its stream is deallocated.
         let task = Task(executorPreference: executor) { [weak self] in
             do throws(ClientError) {
-                try await perform { [weak self] client, timeout, options throws(ClientError) in
+                let run: Try = { [weak self] client, timeout, options throws(ClientError) in
                     guard let self else { throw .cancelledUnsent }
                     return try await self.run(call, on: client, timeout, options)
                 }
+                try await perform(run) { [weak self] in self?.state.withLock(\.failure) }
             } catch {
                 self?.update { $0.fail(error) }
             }
@@ -162,7 +169,7 @@ final class RoutedReplies: ReplySource {
         let now = loop.now
         let begun = state.withLock { state -> Result<(number: Int, waited: Duration?), ClientError> in
             // This try tells nothing about the client that was chosen.
-            if state.failure != nil { return .failure(.cancelledUnsent) }
+            if state.failure != nil || state.isAbandoned { return .failure(.cancelledUnsent) }
             let waited = state.waitsSince.map { now.since($0) }
             state.number += 1
             (state.isSubmitting, state.pieces, state.returning) = (true, 0, nil)
@@ -186,13 +193,14 @@ final class RoutedReplies: ReplySource {
     /// A try has ended. Called before its readers, if any, receive the outcome.
     private func tryEnded(_ number: Int, _ outcome: Outcome, _ progress: ReplyChannel.Progress) {
         let now = loop.now
-        update { state in
+        update { state -> ClientError? in
             state.ended = max(state.ended, number)
-            guard case .failure(let error) = outcome, !progress.hasParts else { return }
+            guard case .failure(let error) = outcome, !progress.hasParts else { return nil }
             state.failed = max(state.failed, number)
             state.returning = progress.waited.map { now.advanced(by: .zero - $0) }
             if state.isAbandoned || state.pieces > 0 && error.fate != .notSent { state.fail(error) }
             state.earlierFate = error.fate.after(state.earlierFate)
+            return exchange(&state.latestError, with: error)
         }
     }
 
@@ -265,7 +273,11 @@ final class RoutedReplies: ReplySource {
                 }
                 guard isLate || isCancelled else { return .wait }
                 if state.isSubmitting { return .awaitHandover }
-                state.fail(isCancelled ? .cancelled(after: state.earlierFate) : .noServer(in: partTimeout))
+                // The task may not have learned yet that the client has failed.
+                state.fail(
+                    isCancelled
+                        ? .cancelled(after: state.earlierFate) : .tooLate(after: state.latestError, in: partTimeout)
+                )
                 (state.isFailureDelivered, state.isAbandoned) = (true, true)
                 return state.failure.map { .abandon($0) } ?? .end
             }
@@ -389,9 +401,18 @@ final class RoutedReplies: ReplySource {
 }
 
 extension ClientError {
-    /// A reader has waited too long for a client that takes its request.
-    fileprivate static func noServer(in timeout: Duration?) -> ClientError {
-        ClientError(.timedOut, .notSent, "no server took the request within \((timeout ?? .zero).text)")
+    /// A reader has waited too long for a client that takes its request. `error` is that of the latest try, if one has
+    /// failed.
+    fileprivate static func tooLate(after error: ClientError?, in timeout: Duration?) -> ClientError {
+        if let error, error.fate != .notSent || !error.mayBeSentElsewhere { return error }
+        return ClientError(
+            .timedOut,
+            .notSent,
+            "no server took the request within \((timeout ?? .zero).text)",
+            endpoint: error?.endpoint,
+            attempts: error?.attempts ?? [],
+            cause: error?.cause
+        )
     }
 
     /// The request was cancelled while no client had it.

@@ -32,6 +32,7 @@ struct RoutedCallTests {
     /// Runs `body` with servers named s0, s1, … and a connected client of each.
     private func run(
         servers count: Int = 1,
+        speaking codec: any FrameCodec = FrameLayout.standard,
         _ reaction: @escaping @Sendable (Int, Frame) -> Reaction = { _, _ in .echo },
         _ body: @escaping @Sendable (Setting) async throws -> Void
     ) async throws {
@@ -41,9 +42,9 @@ struct RoutedCallTests {
             for number in 0..<count {
                 let endpoint = Endpoint(stringLiteral: "s\(number):7000")
                 servers.append(
-                    try await network.startServer(at: endpoint, speaking: .standard) { reaction(number, $0) }
+                    try await network.startServer(at: endpoint, speaking: codec) { reaction(number, $0) }
                 )
-                clients.append(Client(to: endpoint, speaking: .standard, on: network.loops))
+                clients.append(Client(to: endpoint, speaking: codec, on: network.loops))
                 try await clients[number].connect()
             }
             try await body(Setting(network: network, servers: servers, clients: clients))
@@ -312,14 +313,26 @@ struct RoutedCallTests {
         }
     }
 
-    /// The reader waited anew after a client had taken its request: the time of one part could be twice as long.
+    /// Expects that the wait for the first part ends at a client, and that the error says where.
+    private func expectTimeout(of stream: ReplyStream<Response>, at endpoint: Endpoint) async {
+        var reader = stream.makeAsyncIterator()
+        let error = await failure { () throws(ClientError) in try await reader.next() }
+        #expect(error?.code == .timedOut)
+        #expect(error?.fate == .unknown)
+        #expect(error?.endpoint == endpoint)
+        #expect(error?.timeline != nil)
+        #expect(error?.message.contains("no server took") == false, "\(String(describing: error))")
+    }
+
+    /// The reader waited anew after a client had taken its request: the time of one part could be twice as long. Later, the
+    /// error said "no server took the request" if the reader was faster than the task of the request.
     @Test func theTimeOfAPartIncludesTheWaitForAClient() async throws {
         try await run { _, _ in
             .noReply
         } _: { setting in
             let began = setting.network.clock.now
             let stream = setting.sender(pause: .milliseconds(60)).stream(Self.request, partTimeout: .milliseconds(100))
-            #expect(await words(of: stream) == ["timedOut unknown"])
+            await expectTimeout(of: stream, at: setting.servers[0].endpoint)
             #expect(began.duration(to: setting.network.clock.now) == .milliseconds(100))
         }
     }
@@ -336,9 +349,108 @@ struct RoutedCallTests {
                 partTimeout: .milliseconds(100),
                 options: CallOptions(retry: .never)
             )
-            #expect(await words(of: stream) == ["timedOut unknown"])
+            await expectTimeout(of: stream, at: setting.servers[1].endpoint)
             #expect(began.duration(to: setting.network.clock.now) == .milliseconds(100))
             #expect(await setting.received.count == 2)
+        }
+    }
+
+    enum FirstTry: CaseIterable { case rejected, lost, closed }
+
+    /// The error was "no server took the request", unknown, although a server had received it, or had even answered.
+    @Test(arguments: FirstTry.allCases) func theErrorAfterAFailedTryIsThatOfTheTry(_ first: FirstTry) async throws {
+        try await run(servers: 2, speaking: RejectingCodec()) { number, _ in
+            number == 1 ? .echo : .after(.milliseconds(10), first == .rejected ? .status(500) : .reset)
+        } _: { setting in
+            if first == .closed { await setting.clients[0].closeNow() }
+            let began = setting.network.clock.now
+            let sender = setting.sender(pause: .milliseconds(60), isIdempotent: true)
+            let stream = sender.stream(
+                Self.request,
+                partTimeout: .milliseconds(100),
+                options: CallOptions(retry: .never)
+            )
+            var reader = stream.makeAsyncIterator()
+            let error = await failure { () throws(ClientError) in try await reader.next() }
+            #expect(began.duration(to: setting.network.clock.now) == .milliseconds(100))
+            switch first {
+            case .rejected: #expect(error?.code == .rejected && error?.fate == .answered)
+            case .lost: #expect(error?.code == .connectionLost && error?.fate == .unknown)
+            case .closed: #expect(error?.code == .timedOut && error?.fate == .notSent)
+            }
+            let saysNone = error?.message.contains("no server took") == true
+            #expect(saysNone == (first == .closed), "\(String(describing: error))")
+            try await setting.pass(500)
+            #expect(await setting.servers[1].received.isEmpty)
+        }
+    }
+
+    /// The metrics, the log and alerts had a cancelled call.
+    @Test func aStreamThatNoServerTakesInTimeCountsAsTimedOut() async throws {
+        try await run(servers: 0) { setting in
+            let cluster = Cluster(
+                discovering: .static(["nowhere:7000"]),
+                speaking: .standard,
+                on: setting.network.loops
+            )
+            let stream = cluster.stream(Self.request, partTimeout: .milliseconds(50))
+            #expect(await words(of: stream) == ["timedOut notSent"])
+            let cancelled = cluster.stream(Self.request)
+            let task = Task(executorPreference: setting.network.executor) { await words(of: cancelled) }
+            try await setting.pass(10)
+            task.cancel()
+            #expect(await task.value == ["cancelled notSent"])
+            try await setting.pass(10)
+            let failures = await cluster.metrics.failures.filter { $0.value > 0 }
+            #expect(failures == [.init(.timedOut, .notSent): 1, .init(.cancelled, .notSent): 1])
+            await cluster.closeNow()
+        }
+    }
+
+    /// It took a token of the retry budget, and counted a retry that never came.
+    @Test func aCancelledCallPaysForNoRetry() async throws {
+        try await run { setting in
+            let (cluster, clock) = (cluster(of: setting), setting.network.clock)
+            try await cluster.connect()
+            let task = Task(executorPreference: setting.network.executor) {
+                await failure { () throws(ClientError) in
+                    try await cluster.perform(options: CallOptions(retry: .idempotent())) {
+                        (_, _, _) throws(ClientError) -> Response in
+                        // Until the task is cancelled.
+                        try? await clock.sleep(for: .seconds(5))
+                        throw ClientError(.connectionLost, .unknown, "lost")
+                    }
+                }
+            }
+            try await setting.pass(10)
+            task.cancel()
+            let error = await task.value
+            #expect(error?.code == .connectionLost)
+            #expect(error?.fate == .unknown)
+            let metrics = await cluster.metrics
+            #expect(metrics.retries == 0)
+            #expect(metrics.retriesRefused == 0)
+            await cluster.closeNow()
+        }
+    }
+
+    /// The request of a stream that was given up went to the client again.
+    @Test func aStreamThatWasGivenUpBeginsNoFurtherTry() async throws {
+        try await run { setting in
+            let (client, network) = (setting.clients[0], setting.network)
+            let call = RoutedReplies.Call(Self.request, isOpen: false, .never, .never, CallOptions(), ReplyBuffering())
+            let (loop, executor) = (network.loop, network.executor)
+            let replies = RoutedReplies(call, nil, on: loop, executor: executor) { body, _ throws(ClientError) in
+                _ = try await body(client, .never, CallOptions())
+                try? await network.clock.sleep(for: .milliseconds(50))
+                _ = try await body(client, .never, CallOptions())
+            }
+            let stream = ReplyStream(replies)
+            #expect(await words(of: stream) == ["hello"])
+            stream.cancel()
+            try await setting.pass(500)
+            #expect(await setting.received.count == 1)
+            #expect(await client.metrics.failures.isEmpty)
         }
     }
 

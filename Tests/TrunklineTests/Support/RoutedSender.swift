@@ -77,10 +77,10 @@ struct RoutedSender: RequestSender {
     private func routed(_ call: RoutedReplies.Call) -> ReplyStream<Response> {
         let timeout = call.timeout(by: defaults)
         let partTimeout = call.partTimeout.duration(orByDefault: defaults.timeout)
-        return ReplyStream(
-            RoutedReplies(call, partTimeout, on: network.loop, executor: network.executor) { body throws(ClientError) in
-                _ = try await perform(timeout: timeout, options: call.options, body)
-            }
-        )
+        let (loop, executor) = (network.loop, network.executor)
+        let replies = RoutedReplies(call, partTimeout, on: loop, executor: executor) { body, _ throws(ClientError) in
+            _ = try await perform(timeout: timeout, options: call.options, body)
+        }
+        return ReplyStream(replies)
     }
 }
