@@ -108,7 +108,7 @@ public protocol SerialNumberingCodec: FrameCodec {
     /// The number of bits of a serial, at most 128; 64 by default, whatever the range is.
     ///
     /// If it is more than 64, the codec encodes and decodes ``Frame/wideSerial`` in place of ``Frame/serial``, and the range
-    /// of ``matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and different for every
+    /// of ``FrameCodec/matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and different for every
     /// serial and link, also if serials are counted. The client then keeps every request until it is answered.
     var serialBits: Int { get }
 }
