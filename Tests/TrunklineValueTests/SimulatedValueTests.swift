@@ -665,8 +665,8 @@ private struct WideSerials: FrameCodec, SerialNumberingCodec {
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
-        output.append(UInt64(truncatingIfNeeded: frame.wideSerial >> 64))
-        output.append(UInt64(truncatingIfNeeded: frame.wideSerial))
+        output.append(integer: UInt64(truncatingIfNeeded: frame.wideSerial >> 64), width: 8)
+        output.append(integer: UInt64(truncatingIfNeeded: frame.wideSerial), width: 8)
         output.append(frame.body)
     }
 }
