@@ -66,8 +66,8 @@ extension Dispatcher {
             waiter?.handle?.admitted(as: serial, on: session)
         case .late(let id, let isPart): if !isPart { ledger.late(id) }
         case .lateResponse(let response): options.requests.lateResponse?(response)
-        case .unknownResponse(let serial, let type, let session, let reason):
-            ledger.unknownResponse(serial, type: type, session, reason)
+        case .unknownResponse(let serial, let type, let session, let reason, let namesNoRequest):
+            ledger.unknownResponse(serial, type: type, session, reason, namesNoRequest: namesNoRequest)
         case .requested(let request): requested(request)
         case .requestCancelled(let serial, let session): cancelCall(serial, on: session)
         case .unexpected: ledger.unexpectedFrame()

@@ -290,10 +290,9 @@ extension Link.State {
             let frame = frames[index]
             if frame.isFarewell { taken.noteEnding(frame) }
             switch frame.kind {
-            case .response where frame.answers != .one: answerAll(frame, rules, &taken)
             case .response:
                 if examinesResponses, refuse(frame, rules, &taken) { continue }
-                answer(frame, rules, &taken)
+                if frame.answers == .one { answer(frame, rules, &taken) } else { answerAll(frame, rules, &taken) }
             case .part:
                 if examinesResponses, refuse(frame, rules, &taken) { continue }
                 takePart(frame, rules, &taken)
@@ -325,10 +324,11 @@ extension Link.State {
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         if case .serials(let ranges) = frame.answers, ranges.count > Frame.Answers.maximumRanges {
             let limit = Frame.Answers.maximumRanges
-            taken.violation = FrameError(
+            let error = FrameError(
                 exceedingLimit:
                     "a response names \(ranges.count) ranges of serials: at most \(limit) (Answers.maximumRanges)"
             )
+            if dropsMismatches { Link.Dropped.note(error, in: &taken.dropped) } else { taken.violation = error }
             return
         }
         let answered = machine.answerAll(with: frame, key(of: frame, rules))
@@ -339,7 +339,7 @@ extension Link.State {
         if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
+            noteUnknown(frame, rules, &taken)
         }
     }
 
@@ -361,7 +361,7 @@ extension Link.State {
             // Serials, and a place, are free.
             taken.events.append(.room)
         case .unknown:
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
+            noteUnknown(frame, rules, &taken)
         }
     }
 
@@ -411,19 +411,23 @@ extension Link.State {
             taken.events.append(.part(entry.id, frame))
         case .late(let id): taken.events.append(.late(id, isPart: true))
         case .unknown:
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
+            noteUnknown(frame, rules, &taken)
         }
     }
 
-    /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
-    private mutating func mismatch(of frame: Frame, with number: SerialNumber, _ rules: LinkRules) -> FrameError? {
-        guard machine.serialExtension.matches(frame) else {
+    /// Why a response, or a part of one, cannot be from the server, whatever it answers; `nil` if it can be.
+    private func forgery(_ frame: Frame) -> FrameError? {
+        // Ranges of serials, and serials outside the range of the protocol, have no bits beyond 64.
+        let namesOne = frame.answers == .one || frame.answers == .through
+        if namesOne, machine.requests.range.contains(frame.serial), !machine.serialExtension.matches(frame) {
             return FrameError(.unrelatedResponse, "only the low 64 bits of its serial number are those of a request")
         }
-        if let malformedReason = frame.malformedReason {
-            return dropsMismatches ? .malformed(frame, malformedReason) : nil
-        }
-        guard rules.checksResponses, let request = machine.requests.kept(number) else { return nil }
+        return dropsMismatches ? frame.malformedReason.map { .malformed(frame, $0) } : nil
+    }
+
+    /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
+    private mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
+        guard let request = machine.requests.kept(number) else { return nil }
         do throws(FrameError) {
             // The link's own codec knows the defaults set by the handshake.
             try codec.check(frame, against: request)
@@ -433,19 +437,28 @@ extension Link.State {
         }
     }
 
-    /// Compares a response, or a part of one, with the request that it matches. If they do not agree, the request
+    /// Discards a response, or a part of one, that cannot be from the server, so that it neither ends a request nor frees the
+    /// serial of an abandoned one. Compares others with the request that they match. If they do not agree, the request
     /// fails. In order, where responses have shifted, the link ends. A datagram is dropped instead, and the request goes on
-    /// waiting with its serial: it may be a copy or a forgery, and the right one may still come. Returns whether they do
-    /// not agree.
+    /// waiting with its serial: it may be a copy or a forgery, and the right one may still come. Returns whether the frame
+    /// was handled.
     private mutating func refuse(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
-        guard rules.checksResponses || frame.malformedReason != nil || !machine.serialExtension.isEmpty,
+        if let forgery = forgery(frame) {
+            if dropsMismatches {
+                Link.Dropped.note(forgery, in: &taken.dropped)
+            } else {
+                noteUnknown(frame, rules, &taken)
+            }
+            return true
+        }
+        guard rules.checksResponses, frame.answers == .one, frame.malformedReason == nil,
             case .request(let entry, let number) = machine.match(key(of: frame, rules), at: taken.now),
-            let mismatch = mismatch(of: frame, with: number, rules)
+            let mismatch = mismatch(of: frame, with: number)
         else { return false }
         if dropsMismatches {
             Link.Dropped.note(mismatch, in: &taken.dropped)
         } else if mismatch.code == .unrelatedResponse {
-            taken.events.append(.unknownResponse(frame.serial, type: frame.type, machine.session, frame.reason))
+            noteUnknown(frame, rules, &taken)
         } else if rules.isInOrder {
             taken.violation = mismatch
         } else {
@@ -453,6 +466,21 @@ extension Link.State {
             fail(entry, number, "the response does not belong to the request", mismatch, &taken)
         }
         return true
+    }
+
+    /// Notes a response, or a part of one, that belongs to no request.
+    private func noteUnknown(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+        let namesNoRequest =
+            !rules.isInOrder && frame.answers == .one && !machine.requests.range.contains(frame.serial)
+        taken.events.append(
+            .unknownResponse(
+                frame.serial,
+                type: frame.type,
+                machine.session,
+                frame.reason,
+                namesNoRequest: namesNoRequest
+            )
+        )
     }
 
     /// Fails a request because of a frame from the server, and sends a cancel frame if the protocol has one.

@@ -201,8 +201,9 @@ enum ConnectionEvent: Sendable {
     case late(RequestID, isPart: Bool)
     /// The response of the latest `late`, if the application wants it.
     indirect case lateResponse(LateResponse)
-    /// A response, or a part of one, was received without a matching request.
-    case unknownResponse(SerialNumber, type: UInt32, SessionID, ServerReason?)
+    /// A response, or a part of one, was received without a matching request. `namesNoRequest`: matched by serial, its serial
+    /// is outside the range of the protocol.
+    case unknownResponse(SerialNumber, type: UInt32, SessionID, ServerReason?, namesNoRequest: Bool)
     /// The server has sent a request. The frame has the session of its link.
     case requested(Frame)
     /// The server has cancelled its request with this serial.

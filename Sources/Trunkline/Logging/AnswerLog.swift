@@ -129,10 +129,11 @@ struct AnswerLog: Sendable {
         type: UInt32,
         _ session: SessionID,
         _ reason: ServerReason?,
+        namesNoRequest: Bool,
         at endpoint: Endpoint?,
         _ now: Instant
     ) {
-        if serial == 0, let reason {
+        if namesNoRequest, let reason {
             strays.note(.stray(reason: reason.label), at: endpoint, now)
             latestStray = reason
         } else {

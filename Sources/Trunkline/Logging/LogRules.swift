@@ -77,12 +77,13 @@ struct LogRules: Sendable {
         case .requestRejected(_, let type, let status, let reason, let name):
             answers.rejected(type: type, name, status: status, reason, at: endpoint, event.instant)
         case .responseInvalid(_, let type, let error): answers.invalid(type: type, error, at: endpoint, event.instant)
-        case .unknownResponse(let serial, let type, let session, let reason):
+        case .unknownResponse(let serial, let type, let session, let reason, let namesNoRequest):
             answers.unknown(
                 serial,
                 type: type,
                 session,
                 reason,
+                namesNoRequest: namesNoRequest,
                 at: endpoints.last { $0.session == session }?.endpoint ?? endpoint,
                 event.instant
             )

@@ -157,8 +157,15 @@ public struct ClientEvent: Sendable {
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
         /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The reason
-        /// is what the server said if it is an error: with the serial 0, it names no request.
-        case unknownResponse(serial: SerialNumber, type: UInt32, session: SessionID, reason: ServerReason? = nil)
+        /// is what the server said if it is an error. `namesNoRequest`: matched by serial, its serial is outside the range of
+        /// the protocol, so that it concerns no request, such as an error with the serial 0.
+        case unknownResponse(
+            serial: SerialNumber,
+            type: UInt32,
+            session: SessionID,
+            reason: ServerReason? = nil,
+            namesNoRequest: Bool = false
+        )
         /// Datagrams from the server were dropped, the latest for this reason: they were not complete frames, or not valid
         /// responses to the requests with their serials.
         indirect case datagramsDropped(Int, Endpoint, FrameError)
@@ -349,7 +356,7 @@ extension ClientEvent {
                 + (reason.map { [("reason", .text("\($0)"))] } ?? []) + (name.map { [("name", .text($0))] } ?? [])
         case .responseInvalid(let id, let type, let failure):
             return [("id", number(id.number)), ("type", number(type))] + error(failure)
-        case .unknownResponse(let serial, let type, let session, let reason):
+        case .unknownResponse(let serial, let type, let session, let reason, _):
             return [("serial", number(serial)), ("type", number(type)), ("session", number(session.number))]
                 + (reason.map { [("reason", .text("\($0)"))] } ?? [])
         case .responseUndecodable(let failure): return error(failure)

@@ -395,10 +395,20 @@ struct RequestLedger {
         _ serial: SerialNumber,
         type: UInt32,
         _ session: SessionID,
-        _ reason: ServerReason?
+        _ reason: ServerReason?,
+        namesNoRequest: Bool
     ) {
         counters.unknownResponses += 1
-        tell(.mismatches, .unknownResponse(serial: serial, type: type, session: session, reason: reason))
+        tell(
+            .mismatches,
+            .unknownResponse(
+                serial: serial,
+                type: type,
+                session: session,
+                reason: reason,
+                namesNoRequest: namesNoRequest
+            )
+        )
     }
 
     /// The caller of a request could not decode its response.

@@ -44,7 +44,10 @@ import Testing
             guard length > 0 else { return }
             var starting: [Frame] = []
             machine.outbound.forEachStarting(within: length) { starting.append($0) }
-            for frame in starting where frame.kind == .request && frame.serial != 0 {
+            for frame in starting where frame.serial != 0 {
+                // A cancel frame with a serial of its own is noted as a request is.
+                let hasOwnSerial = frame.cancelledSerial.map { $0 != frame.serial } ?? false
+                guard frame.kind == .request || hasOwnSerial else { continue }
                 // A copy of a request that was sent before has its serial.
                 if frame.body == "again" { continue }
                 let isNew = noted.insert(frame.serial).inserted
@@ -57,6 +60,8 @@ import Testing
         }
     }
 
+    /// A cancel frame that waited for longer than its quarantine used to end although it was not sent, and was sent afterwards
+    /// with a serial that was free.
     @Test func everyRequestThatWasSentEndsOnce() {
         for seed in seeds(300) {
             var random = SeededGenerator(seed: seed)
@@ -72,7 +77,12 @@ import Testing
                 case 6: _ = model.machine.answer(serial)
                 case 7:
                     guard let id, let place = model.places.removeValue(forKey: id) else { continue }
-                    let kind = [CancelKind.answered, .unanswered].randomElement(using: &random)!
+                    // There are serials enough that none is used again before its time.
+                    let kinds: [CancelKind] =
+                        count > 1000
+                        ? [.answered, .unanswered, .unansweredRequest, .answeredRequest, .flush]
+                        : [.answered, .unanswered]
+                    let kind = kinds.randomElement(using: &random)!
                     if case .awaited(let serial, _) = model.machine.cancel(
                         id,
                         at: place,
@@ -91,6 +101,10 @@ import Testing
                     var frame = Frame(.response, serial: serial)
                     frame.answers = [.through, .serials([serial...(serial + 3)]), .all].randomElement(using: &random)!
                     _ = model.machine.answerAll(with: frame, serial)
+                case 10 where Int.random(in: 0..<4, using: &random) == 0:
+                    // The server reads nothing for longer than the quarantine.
+                    model.now = model.now.advanced(by: .seconds(11))
+                    model.machine.endQuarantine(at: model.now)
                 default:
                     model.now = model.now.advanced(by: .milliseconds(.random(in: 0...4000, using: &random)))
                     model.machine.endQuarantine(at: model.now)
@@ -115,6 +129,20 @@ import Testing
         var frame = Frame(.response)
         frame.answers = .all
         return frame
+    }
+
+    /// See `everyRequestThatWasSentEndsOnce`.
+    @Test(arguments: [CancelKind.unansweredRequest, .answeredRequest, .flush])
+    func aCancelFrameThatWaitsForTooLongIsNotSent(_ kind: CancelKind) {
+        var model = Model(serials: 1...10)
+        model.send("")
+        model.write(4096, "")
+        _ = model.machine.cancel(RequestID(1), at: .response(1), isTimeout: true, now: model.now)
+        model.machine.send(cancelFrame: Frame(.cancel), for: 1, kind, now: model.now)
+        model.now = model.now.advanced(by: .seconds(11))
+        model.machine.endQuarantine(at: model.now)
+        #expect(model.machine.takeEnded() == [1])
+        #expect(model.machine.outbound.isEmpty && model.machine.requests.heldCount == 0)
     }
 
     /// A request that never began is not reported, whatever becomes of it.

@@ -39,6 +39,45 @@ import Testing
         }
     }
 
+    /// Each request cost up to 1,024 draws and a search of all numbers, and the number after a row of held ones was taken
+    /// more often than others.
+    @Test func aNumberIsFoundQuicklyIfNearlyAllAreHeld() {
+        for seed in seeds(3) {
+            var table = table(1...65_535, seed: seed)
+            var random = SeededGenerator(seed: seed)
+            var (held, last) = ([SerialNumber](), UInt64(0))
+            while held.count < 65_535 {
+                last += 1
+                guard let serial = insert(last, into: &table) else { Issue.record("seed \(seed)"); return }
+                held.append(serial)
+            }
+            #expect(Set(held).count == 65_535 && table.isExhausted, "seed \(seed)")
+            let before = table.visitedCount
+            #expect(before < 4 * 65_535, "seed \(seed)")
+            var reused = 0
+            for _ in 0..<10_000 {
+                // Three are free, and one of them is drawn.
+                let free = (0..<3).map { _ in
+                    held.swapAt(held.indices.randomElement(using: &random)!, held.count - 1)
+                    return held.removeLast()
+                }
+                for serial in free { _ = table.takeAnswered(serial, before: OutboundPosition.first.advanced(by: 1)) }
+                last += 1
+                let drawn = insert(last, into: &table)
+                if drawn == free[0] { reused += 1 }
+                let isFree = drawn.map { free.contains($0) }
+                #expect(isFree == true, "seed \(seed)")
+                if let drawn { held.append(drawn) }
+                for _ in 0..<2 {
+                    last += 1
+                    if let serial = insert(last, into: &table) { held.append(serial) }
+                }
+            }
+            #expect(table.visitedCount == before, "seed \(seed)")
+            #expect((3000...3700).contains(reused), "seed \(seed): \(reused)")
+        }
+    }
+
     /// The serials of DNS (RFC 5452 §9.2) spread over the whole range, and none is the one before plus one.
     @Test func drawnSerialsHaveNoOrder() throws {
         var table = table(1...65_535)

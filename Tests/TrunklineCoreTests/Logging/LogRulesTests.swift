@@ -578,21 +578,29 @@ import Testing
         }
     }
 
-    /// The line said that the server answers twice, or with a wrong serial number, and did not have the server's text.
+    /// The line said that the server answers twice, or with a wrong serial number, and did not have the server's text. Then the
+    /// serial 0 meant that no request is named, although every response that is matched in order has it.
     @Test func anErrorThatNamesNoRequestIsShown() {
         var log = Log()
         let reason = ServerReason("ParseError", code: -32700, text: "bad \u{7}byte")
         for _ in 0..<2 {
-            log.rules.note(ClientEvent(.unknownResponse(serial: 0, type: 0, session: 3, reason: reason), at: log.now))
+            let stray = ClientEvent.Content.unknownResponse(
+                serial: 0,
+                type: 0,
+                session: 3,
+                reason: reason,
+                namesNoRequest: true
+            )
+            log.rules.note(ClientEvent(stray, at: log.now))
         }
-        log.rules.note(ClientEvent(.unknownResponse(serial: 7, type: 0, session: 3, reason: reason), at: log.now))
+        log.rules.note(ClientEvent(.unknownResponse(serial: 0, type: 0, session: 3, reason: reason), at: log.now))
         log.flush(LogRules.Load(responses: 100))
         let records = log.takeAll().filter { $0.event == "responses.unknown" }
         let shown = records.first { $0.level == .warning }
         #expect(records.count == 2 && shown?.message.contains("wrong serial") == false)
         #expect(shown?.message.contains("the latest: ParseError (-32700): bad \\u{7}byte. It may") == true)
         let twice = records.first { $0.level == .info }
-        #expect(twice?.message.contains("the latest: serial 7 on session 3, ParseError (-32700): bad") == true)
+        #expect(twice?.message.contains("the latest: serial 0 on session 3, ParseError (-32700): bad") == true)
     }
 
     /// A few copied or forged answers are part of the work over UDP; datagrams that are no frames are not.

@@ -7,7 +7,8 @@ import Testing
     private static let greetings: [(String, KnownService)] = [
         ("HTTP/1.1 400 Bad Request\r\n", .http), ("<!DOCTYPE HTML>\n<html>", .http), ("SSH-2.0-OpenSSH_9.6\r\n", .ssh),
         ("220 mail.example ESMTP\r\n", .mail), ("220-FTP server\r\n", .mail), ("+OK POP3 ready\r\n", .pop3),
-        ("* OK IMAP4rev1 ready\r\n", .imap), ("-ERR unknown command\r\n", .redis), ("-NOAUTH Authentication", .redis),
+        ("* OK IMAP4rev1 ready\r\n", .imap), ("-ERR unknown command\r\n", .redisOrPOP3),
+        ("-NOAUTH Authentication", .redis),
         ("AMQP\u{0}\u{0}\u{9}\u{1}", .amqp), ("INFO {\"server_id\":\"a\"}\r\n", .nats),
         ("<?xml version='1.0'?>", .xmpp),
         ("<stream:error>", .xmpp), ("RFB 003.008\n", .vnc), ("@RSYNCD: 31.0\n", .rsync),

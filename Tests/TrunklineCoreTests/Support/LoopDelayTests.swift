@@ -70,4 +70,14 @@ struct LoopDelayTests {
         ].map { delays.note($0) }
         #expect(noted == [true, false, false, true, false, true])
     }
+
+    /// A codec that took long on one loop hid what another loop was late for at that time.
+    @Test func delaysForDifferentReasonsAreDifferentFacts() {
+        var delays = DistinctDelays()
+        let kinds: [(LoopDelay.Reason, Endpoint?)] = [
+            (.busy, nil), (.decoding, "a:1"), (.decoding, "b:2"), (.decoding, "a:1"), (.busy, nil),
+        ]
+        let noted = kinds.map { delays.note(LoopDelay($0, from: at(1), to: at(2), decoding: $1)) }
+        #expect(noted == [true, true, true, false, false])
+    }
 }

@@ -354,7 +354,9 @@ struct JSONRPCSimulationTests {
 
         func observe(_ events: [ClientEvent]) {
             for event in events {
-                if case .unknownResponse(0, _, _, let reason) = event.content { reasons.withLock { $0.append(reason) } }
+                if case .unknownResponse(0, _, _, let reason, true) = event.content {
+                    reasons.withLock { $0.append(reason) }
+                }
             }
         }
     }

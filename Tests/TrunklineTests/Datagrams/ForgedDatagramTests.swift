@@ -5,8 +5,9 @@ import TrunklineTesting
 
 /// Frames with a tag that responses repeat: what DNS does with its question.
 ///
-/// The codec reads some bodies as signs: "malformed" marks the response as malformed, "end" in a goAway ends its link at
-/// once, and "stray" is a response that belongs to no request.
+/// The codec reads some bodies as signs: "malformed" marks the response as malformed, "malformed all" one that answers every
+/// request, "ranges" answers too many ranges of serials, "end" in a goAway ends its link at once, and "stray" is a response
+/// that belongs to no request.
 struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
     var layout = TaggedCodec.layout(serials: 1...255)
 
@@ -32,7 +33,11 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var frame = try layout.decode(&input) else { return nil }
-        if frame.body == "malformed" { frame.markMalformed(.malformed) }
+        if frame.body == "malformed" || frame.body == "malformed all" { frame.markMalformed(.malformed) }
+        if frame.body == "malformed all" { frame.answers = .all }
+        if frame.body == "ranges" {
+            frame.answers = .serials(Array(repeating: 1...255, count: Frame.Answers.maximumRanges + 1))
+        }
         if frame.kind == .goAway, frame.body == "end" { frame.markLinkEnding(.now) }
         return frame
     }
@@ -65,7 +70,7 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
             switch request.body {
             case "tag": bytes(0x10, serial, tag: 8, "x")
             case "part": bytes(4, serial, tag: 8, "x")
-            case "malformed": bytes(0x10, serial, tag: 7, "malformed")
+            case "malformed", "malformed all", "ranges": bytes(0x10, serial, tag: 7, request.body)
             case "malformed part": bytes(4, serial, tag: 7, "malformed")
             case "stray": bytes(0x10, serial, tag: 7, "stray")
             case "end": bytes(5, 0, tag: 0, "end")
@@ -81,8 +86,9 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 
 /// Datagrams that have been copied, delayed or forged: none of them ends a request.
 @Suite(.simulated, .timeLimit(.seeded)) struct ForgedDatagramTests {
-    /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost.
-    @Test(arguments: ["tag", "part", "malformed", "malformed part", "stray"] as [Bytes])
+    /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost. One that
+    /// answers all requests failed all of them, and one with too many ranges ended the link.
+    @Test(arguments: ["tag", "part", "malformed", "malformed part", "malformed all", "ranges", "stray"] as [Bytes])
     func aForgedAnswerFailsNoRequest(_ what: Bytes) throws {
         try simulateDatagrams(speaking: TaggedCodec(), handler: TaggedCodec.handler) { _, _, client in
             let reply = try await client.send(TaggedCodec.ask(what))
@@ -92,6 +98,27 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
             #expect(metrics.heldSerials == 0 && metrics.lateResponses == 0 && metrics.unknownResponses == 0)
             #expect(metrics.connection.links == 1 && metrics.responses == 1)
         }
+    }
+
+    /// Regression: it was taken for the response to the abandoned request, whose serial was free for another one.
+    @Test func aForgedAnswerIsNoLateResponse() throws {
+        let late = Lock<[Bytes]>([])
+        let options = ClientOptions { options in
+            options.requests.lateResponse = { response in late.withLock { $0.append(response.response.body) } }
+        }
+        let handler: LoopbackServer.Handler = { request in
+            let forged = TaggedCodec.bytes(0x10, request.serial, tag: 7, "malformed")
+            return .sequence([.after(.seconds(1), .garbage(forged)), .after(.seconds(2), .echo)])
+        }
+        try simulateDatagrams(speaking: TaggedCodec(), options: options, handler: handler) { network, _, client in
+            let error = await failure(of: client.start(TaggedCodec.ask("right"), timeout: .milliseconds(500)))
+            #expect(error?.code == .timedOut)
+            try await network.clock.sleep(for: .seconds(5))
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 1 && metrics.unknownResponses == 0 && metrics.heldSerials == 0)
+            #expect(metrics.connection.droppedDatagrams == 1)
+        }
+        #expect(late.withLock { $0 } == ["right"])
     }
 
     @Test func aForgedAnswerFailsNoRequestThatWasSentTwice() throws {

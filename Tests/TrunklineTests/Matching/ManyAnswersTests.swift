@@ -148,6 +148,30 @@ struct ManyAnswersTests {
         }
     }
 
+    private final class Strays: ClientObserver {
+        let namesNoRequest = Lock<[Bool]>([])
+        var delivery: EventDelivery { .onEventLoop }
+
+        func observe(_ events: [ClientEvent]) {
+            for event in events {
+                guard case .unknownResponse(_, _, _, _, let namesNone) = event.content else { continue }
+                namesNoRequest.withLock { $0.append(namesNone) }
+            }
+        }
+    }
+
+    /// Each response that is matched in order has the serial 0, which was taken for that of an error without a request.
+    @Test(arguments: [true, false]) func onlyASerialOutsideTheRangeNamesNoRequest(_ isInOrder: Bool) throws {
+        let strays = Strays()
+        let options = ClientOptions { $0.observers = [strays] }
+        try simulate(WordsCodec(isInOrder: isInOrder), options) { network, _, client in
+            let lines = isInOrder ? "!error 0 1 A|error 0 1 B" : "!error 0 1 A|error 9 1 B|echo"
+            _ = try? await client.send(ask(lines), timeout: .seconds(1))
+            try await network.clock.sleep(for: .seconds(1))
+        }
+        #expect(strays.namesNoRequest.withLock { $0 } == (isInOrder ? [false] : [true, false]))
+    }
+
     /// Each request ends once, whatever acknowledgements, abandoned requests and links come together.
     @Test func everyRequestEndsOnceWithRandomAcknowledgements() throws {
         for seed in seeds(20) {

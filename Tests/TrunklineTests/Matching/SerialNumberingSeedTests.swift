@@ -77,6 +77,37 @@ import TrunklineTesting
         }
     }
 
+    /// Regression: it was taken for the response to an abandoned request, whose serial was free for another one.
+    @Test(arguments: [true, false]) func aLateResponseWithSomeRightBitsIsDiscarded(_ usesDatagrams: Bool) throws {
+        let handler: LoopbackServer.Handler = { request in
+            let wrong = Self.bytes(request.wideSerial ^ 1 << 64, "forged")
+            return .sequence([.after(.seconds(1), .garbage(wrong)), .after(.seconds(2), .echo)])
+        }
+        let late = Lock<[Bytes]>([])
+        let options = ClientOptions { options in
+            options.requests.lateResponse = { response in late.withLock { $0.append(response.response.body) } }
+        }
+        let body: @Sendable (SimulatedNetwork, Client) async throws -> Void = { network, client in
+            let error = await failure(of: client.start(ask("right"), timeout: .milliseconds(500)))
+            #expect(error?.code == .timedOut)
+            try await network.clock.sleep(for: .seconds(5))
+            let metrics = await client.metrics
+            #expect(metrics.lateResponses == 1 && metrics.heldSerials == 0)
+            #expect(metrics.connection.droppedDatagrams == (usesDatagrams ? 1 : 0))
+            #expect(metrics.unknownResponses == (usesDatagrams ? 0 : 1))
+        }
+        if usesDatagrams {
+            try simulateDatagrams(speaking: Self.stun(), options: options, handler: handler) { network, _, client in
+                try await body(network, client)
+            }
+        } else {
+            try simulate(speaking: Self.stun(), options: options, handler: handler) { service, client in
+                try await body(service.network, client)
+            }
+        }
+        #expect(late.withLock { $0 } == ["right"])
+    }
+
     /// With losses: a request keeps its identifier when it is sent again, and gets another one on the next link.
     @Test func aRepetitionHasTheSameIdentifier() throws {
         for seed in seeds(5) {

@@ -14,7 +14,8 @@ public protocol CancellingCodec: FrameCodec {
     /// because the server's response is invalid. It calls it on the codec of the link.
     ///
     /// If the frame has a serial of its own (``cancelKind(ofType:)``), the client sets ``Frame/serial`` to that and
-    /// ``Frame/cancelledSerial`` to the serial of the request.
+    /// ``Frame/cancelledSerial`` to the serial of the request. Such a frame is discarded if it cannot be written within
+    /// `options.requests.quarantine`, because its serial is free then.
     ///
     /// - Parameters:
     ///   - serial: The serial number of the request; 0 in protocols that match responses in order.
@@ -96,7 +97,10 @@ public protocol PipeliningCodec: FrameCodec {
 /// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense against
 /// forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452 §9.2), and the
 /// transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other is discarded and
-/// counted (``Connection/Metrics-swift.struct/droppedDatagrams``).
+/// counted: datagrams in ``Connection/Metrics-swift.struct/droppedDatagrams``, responses in a stream in
+/// ``Client/Metrics-swift.struct/unknownResponses``. Responses that name ranges of serials (``Frame/Answers/serials(_:)``), or
+/// every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not decode any in a protocol that relies on
+/// serials that cannot be guessed.
 public protocol SerialNumberingCodec: FrameCodec {
     /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the system,
     /// instead of counted; `true` by default. A simulated network draws them from its seed.

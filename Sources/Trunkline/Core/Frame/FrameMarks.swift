@@ -100,7 +100,7 @@ extension Frame {
         case through
         /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement. Ranges may overlap,
         /// be in any order, and contain serials that no request has. A response with more than ``maximumRanges`` ends the
-        /// link.
+        /// link; a datagram is dropped.
         case serials([ClosedRange<SerialNumber>])
         /// Matched in order: this many of the oldest requests, of the channel of the response if there are several.
         /// `.next(.max)` ends a channel.
@@ -111,7 +111,8 @@ extension Frame {
         /// The number of ranges that one response may name (``serials(_:)``): 16,384.
         ///
         /// A received response with more ends its link with the frame error `illegalLength`: which requests it answers
-        /// stays open, so those in flight fail with `overloaded`, fate `unknown`.
+        /// stays open, so those in flight fail with `overloaded`, fate `unknown`. A datagram is dropped and counted
+        /// (``Connection/Metrics-swift.struct/droppedDatagrams``).
         public static var maximumRanges: Int { 16_384 }
     }
 

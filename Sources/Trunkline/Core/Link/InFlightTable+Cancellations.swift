@@ -9,7 +9,7 @@ extension InFlightTable {
         var flushed: Set<SerialNumber> = []
         /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
         /// ends. Until then they are used last.
-        var released = Deque<(number: SerialNumber, until: Instant)>()
+        var released = Deque<Released>()
         /// The requests, in flight or abandoned, that were sent more than once and have had no answer.
         var repeated: Set<SerialNumber> = []
         /// The numbers of those that have had one, each with the end of the time in which another may come, and those whose
@@ -26,6 +26,14 @@ extension InFlightTable {
             if !newEchoes.isEmpty { return .distantPast }
             return [quarantineEnd, released.first?.until, echoes.first?.until].compactMap { $0 }.min()
         }
+    }
+
+    /// A number that is free, apart from a response that may have crossed the cancel frame.
+    struct Released: Sendable {
+        let number: SerialNumber
+        let until: Instant
+        /// The position of the cancel frame, if the number is its own.
+        let position: OutboundPosition?
     }
 
     struct CancelFrame: Sendable {
@@ -71,40 +79,63 @@ extension InFlightTable {
             quarantine.append((own, instant))
         } else {
             if let target { release(number, of: target.id, type: target.type, until: instant) }
-            release(own, of: nil, type: 0, until: instant)
+            release(own, of: nil, type: 0, at: position, until: instant)
         }
         return .own(own)
     }
 
     /// Frees the number of an abandoned request, or of a cancel frame (`nil`), of which nothing more is to come.
-    private mutating func release(_ number: SerialNumber, of id: RequestID?, type: UInt32, until: Instant) {
+    private mutating func release(
+        _ number: SerialNumber,
+        of id: RequestID?,
+        type: UInt32,
+        at position: OutboundPosition? = nil,
+        until: Instant
+    ) {
         if id != nil { abandonedCount -= 1 }
         cancellations.repeated.remove(number)
         slots.insert(.released(id, type: type), for: number)
-        cancellations.released.append((number, until))
+        cancellations.released.append(Released(number: number, until: until, position: position))
         cancellations.count += 1
     }
 
-    /// Ends the hold of the number that was released first.
-    mutating func endOldestReleased() {
-        guard let first = cancellations.released.popFirst() else { return }
+    /// Ends the hold of the number that was released first. Returns the position of its cancel frame if no byte of that was
+    /// written, by `unstarted`; `nil` stands for all.
+    @discardableResult
+    mutating func endOldestReleased(before unstarted: OutboundPosition? = nil) -> OutboundPosition? {
+        guard let first = cancellations.released.popFirst() else { return nil }
         cancellations.count -= 1
         slots.remove(first.number)
-        noteFree(first.number)
+        let isUnsent = first.position.map { !Self.isStarted($0, unstarted) } ?? false
+        noteFree(first.number, wasSent: !isUnsent)
+        return isUnsent ? first.position : nil
+    }
+
+    private static func isStarted(_ position: OutboundPosition, _ unstarted: OutboundPosition?) -> Bool {
+        unstarted.map { position < $0 } ?? true
     }
 
     /// Frees the number of an answered cancel frame, and that of the request if it waits for this answer.
     mutating func endCancelFrame(_ number: SerialNumber) {
-        if let target = dropCancelFrame(number) { removeAbandoned(target) }
+        guard let frame = cancellations.frames.removeValue(forKey: number) else { return }
+        freeCancelFrame(number, wasSent: true)
+        if let target = frame.flushes, cancellations.flushed.remove(target) != nil { removeAbandoned(target) }
     }
 
-    /// Frees the number of a cancel frame. Returns that of the request, if it is no longer held for the answer to the frame.
-    mutating func dropCancelFrame(_ number: SerialNumber) -> SerialNumber? {
+    /// Frees the number of a cancel frame that is not answered in time. Its request has a quarantine of its own. Returns its
+    /// position if no byte of it was written.
+    mutating func dropCancelFrame(_ number: SerialNumber, before unstarted: OutboundPosition?) -> OutboundPosition? {
         guard let frame = cancellations.frames.removeValue(forKey: number) else { return nil }
+        let wasSent = Self.isStarted(frame.position, unstarted)
+        freeCancelFrame(number, wasSent: wasSent)
+        if let target = frame.flushes { cancellations.flushed.remove(target) }
+        return wasSent ? nil : frame.position
+    }
+
+    private mutating func freeCancelFrame(_ number: SerialNumber, wasSent: Bool) {
         cancellations.count -= 1
         slots.remove(number)
-        noteFree(number)
-        return frame.flushes.flatMap { cancellations.flushed.remove($0) }
+        noteFree(number, wasSent: wasSent)
     }
 
     // MARK: Requests that were sent more than once

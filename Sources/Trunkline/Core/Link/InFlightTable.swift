@@ -189,16 +189,7 @@ package struct InFlightTable: Sendable {
     private mutating func findFree() {
         if slots.count >= span { endOldestReleased() }
         if let draw { return drawFree(draw) }
-        if free == nil, span > 1024, UInt64(slots.count) > span / 2 {
-            var free = Deque<SerialNumber>()
-            visitedCount += Int(span)
-            for _ in 0..<span {
-                if !slots.contains(next) { free.append(next) }
-                advance()
-            }
-            self.free = free
-            acknowledged.isOutOfOrder = true
-        }
+        if free == nil, span > 1024, UInt64(slots.count) > span / 2 { listFree() }
         if let number = free?.popFirst() {
             next = number
         } else {
@@ -211,21 +202,31 @@ package struct InFlightTable: Sendable {
 
     /// Draws `next` at random from the numbers that are free.
     private mutating func drawFree(_ draw: () -> UInt64) {
-        // Of 1,024 draws, one succeeds unless more than 99 % of all numbers are held; then the next free one is taken.
-        for _ in 0..<1024 {
-            visitedCount += 1
-            next = number(drawnFrom: draw)
-            if !slots.contains(next) { return }
+        if free == nil {
+            // Of 32 draws, one nearly always succeeds unless most numbers are held.
+            let last = range.upperBound - range.lowerBound
+            for _ in 0..<32 {
+                visitedCount += 1
+                next = range.lowerBound + Self.random(through: last, draw)
+                if !slots.contains(next) { return }
+            }
+            // Never a search of a range in which few numbers are held, whatever the generator returns.
+            guard UInt64(slots.count) >= span / 4 else {
+                while slots.contains(next) { advance() }
+                return
+            }
+            listFree()
         }
-        while slots.contains(next) {
-            visitedCount += 1
-            advance()
+        guard let count = free?.count, count > 0 else { return }
+        let index = Int(Self.random(through: UInt64(count - 1), draw))
+        if let number = free?[index], let last = free?.popLast() {
+            if index < count - 1 { free?[index] = last }
+            next = number
         }
     }
 
-    /// A number of the range, each with the same probability.
-    private func number(drawnFrom draw: () -> UInt64) -> SerialNumber {
-        let last = range.upperBound - range.lowerBound
+    /// A number from 0 to `last`, each with the same probability.
+    private static func random(through last: UInt64, _ draw: () -> UInt64) -> UInt64 {
         guard last < .max else { return draw() }
         let count = last + 1
         // The high half of the product of a random number and the count is uniform, except for the smallest low halves
@@ -233,8 +234,20 @@ package struct InFlightTable: Sendable {
         let least = (0 &- count) % count
         while true {
             let product = draw().multipliedFullWidth(by: count)
-            if product.low >= least { return range.lowerBound + product.high }
+            if product.low >= least { return product.high }
         }
+    }
+
+    /// Lists the numbers that are free, from `next` on.
+    private mutating func listFree() {
+        var free = Deque<SerialNumber>()
+        visitedCount += Int(span)
+        for _ in 0..<span {
+            if !slots.contains(next) { free.append(next) }
+            advance()
+        }
+        self.free = free
+        acknowledged.isOutOfOrder = true
     }
 
     /// Notes that a number has been removed.
@@ -495,20 +508,29 @@ package struct InFlightTable: Sendable {
 
     // MARK: Time
 
-    /// Frees the serial numbers whose quarantine has ended at `now`.
-    package mutating func endQuarantine(at now: Instant) {
+    /// Frees the serial numbers whose quarantine has ended at `now`. Returns the positions of the cancel frames among them of
+    /// which no byte was written. They must not be sent any more, because their numbers are free.
+    ///
+    /// - Parameter unstarted: The position of the first frame of which no byte was written; `nil` if all were.
+    @discardableResult
+    package mutating func endQuarantine(
+        at now: Instant,
+        before unstarted: OutboundPosition? = nil
+    ) -> [OutboundPosition] {
+        var unsent: [OutboundPosition] = []
         if !rareCancellations.isInitial {
-            while let first = cancellations.released.first, first.until <= now { endOldestReleased() }
+            while let first = cancellations.released.first, first.until <= now {
+                if let position = endOldestReleased(before: unstarted) { unsent.append(position) }
+            }
             endEchoes(at: now)
         }
         while let first = quarantine.first {
             // Since then, an answer may have freed the serial, and another request may have taken it and been
             // abandoned.
             if Self.isHeld(first, in: slots, cancellations.frames) {
-                guard first.until <= now else { return }
+                guard first.until <= now else { break }
                 if cancellations.frames[first.serial] != nil {
-                    // The request has a quarantine of its own.
-                    _ = dropCancelFrame(first.serial)
+                    if let position = dropCancelFrame(first.serial, before: unstarted) { unsent.append(position) }
                 } else {
                     cancellations.flushed.remove(first.serial)
                     removeAbandoned(first.serial)
@@ -516,6 +538,7 @@ package struct InFlightTable: Sendable {
             }
             _ = quarantine.popFirst()
         }
+        return unsent
     }
 
     /// The earliest instant at which a quarantine may end; `nil` if there is none.

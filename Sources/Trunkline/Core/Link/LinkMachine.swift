@@ -621,6 +621,9 @@ package struct LinkMachine: Sendable {
 
     // MARK: Time
 
-    /// Frees the serial numbers whose quarantine has ended.
-    package mutating func endQuarantine(at now: Instant) { requests.endQuarantine(at: now) }
+    /// Frees the serial numbers whose quarantine has ended, and removes cancel frames with such a number that were not
+    /// written.
+    package mutating func endQuarantine(at now: Instant) {
+        for position in requests.endQuarantine(at: now, before: outbound.firstUnstarted) { outbound.remove(position) }
+    }
 }

@@ -12,6 +12,8 @@ package enum KnownService: String, Sendable, CaseIterable {
     case pop3 = "POP3"
     case imap = "IMAP"
     case redis = "Redis"
+    /// Both refuse with a line that begins with `-ERR`.
+    case redisOrPOP3 = "Redis or POP3"
     case mysql = "MySQL"
     case postgres = "PostgreSQL"
     case amqp = "AMQP"
@@ -59,7 +61,7 @@ package enum KnownService: String, Sendable, CaseIterable {
 
     private static let beginnings: [(text: String, service: KnownService)] = [
         ("HTTP/", .http), ("SSH-", .ssh), ("220 ", .mail), ("220-", .mail), ("+OK ", .pop3), ("* OK ", .imap),
-        ("* PREAUTH ", .imap), ("-ERR ", .redis), ("-NOAUTH ", .redis), ("-DENIED ", .redis), ("AMQP", .amqp),
+        ("* PREAUTH ", .imap), ("-ERR ", .redisOrPOP3), ("-NOAUTH ", .redis), ("-DENIED ", .redis), ("AMQP", .amqp),
         ("INFO {", .nats), ("<?xml ", .xmpp), ("<stream:", .xmpp), ("RFB 0", .vnc), ("@RSYNCD:", .rsync),
         ("<html", .http), ("<!DOCTYPE ", .http),
     ]

@@ -13,7 +13,7 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
         /// ``Client/executor`` or an observer on the event loop waited for something, or no processor was free.
         case blocked
         /// One turn of the loop took that long, most of it in one call of a codec that decoded what a server had sent:
-        /// ``LoopDelay/endpoint``.
+        /// ``LoopDelay/endpoint``. A call that finds less than 4 KiB to decode is not timed, and counts as ``busy``.
         case decoding
     }
 
@@ -77,7 +77,7 @@ extension LoopDelay {
         /// From how many nanoseconds on it is noted: 50 ms.
         package static let shortest: Int64 = 50_000_000
         /// How many bytes there must be to decode, so that reading the clock twice costs nothing in comparison.
-        package static let fewestBytes = 16 * 1024
+        package static let fewestBytes = 4 * 1024
 
         package init(of endpoint: Endpoint, nanoseconds: Int64) {
             (self.endpoint, self.nanoseconds) = (endpoint, nanoseconds)
@@ -184,6 +184,7 @@ struct DistinctDelays: Sendable {
     /// Notes a delay. Returns whether it is not mostly a part of one that was noted before.
     mutating func note(_ delay: LoopDelay) -> Bool {
         let isKnown = latest.contains { known in
+            guard known.reason == delay.reason, known.endpoint == delay.endpoint else { return false }
             let overlap = min(known.end, delay.end).since(max(known.begin, delay.begin))
             return overlap.clampedNanoseconds > delay.duration.clampedNanoseconds / 2
         }
