@@ -1,3 +1,4 @@
+import CTrunkline
 import Testing
 import TrunklineTesting
 
