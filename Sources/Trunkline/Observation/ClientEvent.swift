@@ -17,7 +17,7 @@ public struct ClientEvent: Sendable {
         /// The beginning and the end of requests: accepted, answered, written (one-way), failed, refused.
         public static let requests = Kinds(rawValue: 1)
         /// Only failures: those events of ``requests`` that report one (failed, cancelled, refused), and
-        /// ``Content/requestRejected(id:type:status:_:)``. Requests that succeed cost nothing.
+        /// ``Content/requestRejected(id:type:status:_:name:)``. Requests that succeed cost nothing.
         public static let failures = Kinds(rawValue: 64)
         /// What happens to requests in between: waiting, admitted, written, first part, retrying, late response.
         public static let steps = Kinds(rawValue: 2)
