@@ -256,6 +256,7 @@ private let secret = "s3cr3t-T0k3n"
     /// Types without bytes, tokens or keys of a peer. A `ServerReason` shows the words of a peer on purpose. The reports of `CodecConformance` show bytes on purpose: they are
     /// those of its samples.
     private static let harmless: Set<String> = [
+        "AddressFamilies", "DigestError", "DigestError.Code", "MessageDigest",
         "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "CertificateExpiry", "CertificateExpiry.Owner",
         "Checksum", "Checksum.Scope", "Client.CacheMetrics",
         "Client.Metrics", "Client.Metrics.CallDurations", "Client.Metrics.EventQueueMetrics", "Client.Metrics.Failure",
