@@ -153,7 +153,7 @@ import TrunklineTesting
 
     @Test(arguments: Proxy.Kind.allCases) func garbageIsAProtocolViolation(_ kind: Proxy.Kind) throws {
         let long = Array("HTTP/1.1 200 OK\r\n".utf8) + [UInt8](repeating: 0x61, count: 20_000)
-        for answer in [Array("220 mail ready\r\n".utf8), [4, 90, 0, 0, 0, 0, 0, 0], [5, 7], long] {
+        for answer in [Array("220 mail ready\r\n".utf8), [4, 90, 0, 0, 0, 0, 0, 0], [5, 0x40], long] {
             try simulate(kind) { _, proxy, client in
                 await proxy.set(.says(answer))
                 let error = await failure { () throws(ClientError) in

@@ -137,19 +137,19 @@ struct ServingTests {
             Frame(.response, body: filled(1000))
         } _: { service, client in
             await service.server.pauseReading()
-            for serial in 1...20_000 as ClosedRange<SerialNumber> {
+            for serial in 1...50_000 as ClosedRange<SerialNumber> {
                 try await service.server.broadcast(.call(serial: serial))
             }
             try await service.pass(.seconds(60))
             let metrics = await client.metrics
             #expect(metrics.serving.running == 5 && metrics.serving.waiting == 10)
-            #expect(metrics.serving.received == 20_000 && metrics.serving.dropped > 10_000)
+            #expect(metrics.serving.received == 50_000 && metrics.serving.dropped > 10_000)
             #expect(metrics.connection.bytesToWrite < 1_000_000)
             await service.server.resumeReading()
             try await service.pass(.seconds(60))
             let served = await client.metrics.serving
             #expect(served.running == 0 && served.waiting == 0)
-            #expect(served.answered + (served.refused[.overloaded] ?? 0) + served.dropped == 20_000)
+            #expect(served.answered + (served.refused[.overloaded] ?? 0) + served.dropped == 50_000)
         }
     }
 

@@ -76,6 +76,7 @@ package struct SOCKS5Exchange: OpeningExchange {
             )
         case Self.noMethod where credentials == nil:
             throw .proxy(.authenticationRequired, "the SOCKS proxy wants the client to authenticate")
+        case 0x0A...0x7F: throw Self.notSOCKS(method)  // assigned to no method
         default:
             // GSSAPI, another method that RFC 1928, section 3, leaves to others, or none.
             throw .proxy(
