@@ -261,7 +261,7 @@ extension Client {
             /// The number of requests that the server cancelled before they were answered.
             public var cancelled = 0
             /// The number of requests that the server has no answer to: their link ended before it was written, the codec
-            /// has no refusal for them, or 32,768 refusals were waiting to be written.
+            /// has no refusal for them, or 24,576 refusals were waiting to be written.
             public var dropped = 0
             /// The number of handlers that run, and of answers that are being written.
             public var running = 0

@@ -31,7 +31,7 @@ struct JSONRPCIDs {
     /// The largest integer up to which a double represents each one: 2⁵³.
     private static let largestNumber: SerialNumber = 1 << 53
     /// The number of ids that are remembered, and their size in bytes. More than a client keeps requests of the server,
-    /// which are at most 32,768 refusals and, by default, 1,088 requests; a client that serves more of them at a time may
+    /// which are at most 24,576 refusals and, by default, 1,088 requests; a client that serves more of them at a time may
     /// have to refuse some.
     static let capacity = 65_536
     static let maximumTotal = 8 << 20

@@ -283,7 +283,7 @@ public protocol ServingCodec: FrameCodec {
     /// A request with the ``Frame/malformedReason`` `illegalLength` is refused because of ``ServingRefusal/overloaded``, one
     /// with another reason because of ``ServingRefusal/malformed``.
     ///
-    /// At most 32,768 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
+    /// At most 24,576 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
     ///
     /// - Parameters:
     ///   - request: The request of the server.

@@ -95,7 +95,7 @@ package struct ServerCalls: Sendable {
     package static let firstID = RequestID(3 << 62)
 
     /// How many refusals may wait to be written. A server that sends requests and never reads must not fill the memory.
-    package static let maximumRefusals = 32_768
+    package static let maximumRefusals = 24_576
 
     package init() {}
 
