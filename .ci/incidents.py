@@ -113,7 +113,9 @@ class Incident:
             if found:
                 return found
             if time.monotonic() > end:
-                raise AssertionError(f"{self.name}: {what}: not within {seconds} s")
+                code = self.service and self.service.poll()
+                ended = "" if code is None else f"; the service has ended with the code {code}"
+                raise AssertionError(f"{self.name}: {what}: not within {seconds} s{ended}")
             time.sleep(0.1)
 
     def line(self, pattern, seconds=45):
@@ -195,7 +197,7 @@ def exhausted_serials(i):
     i.run("--endpoint", f"127.0.0.1:{port}", "--few-serials", "--workers", 200)
     i.metric("trunkline_serial_limit", least=64)
     i.metric("trunkline_serial_held", least=64)
-    i.line(r"warning incident link\.draining: .*exhausted: .* hold serial numbers, of which the link has 64")
+    i.line(r"warning incident link\.draining: .*exhausted: .*64 of 64 serial numbers are held by abandoned requests")
     i.metric("trunkline_link_losses_total", 'trunkline_cause="exhausted"', seconds=40)
     i.line(r"warning incident limit\.reached: .*because all serial numbers of the link are in use")
 

@@ -17,32 +17,43 @@ struct LinkMemory {
     var certificates: [CertificateExpiry] = []
     /// The number of links established so far, ready or not.
     var linksBegun = 0
-    /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.
-    var idleTimeOfLatestEnd: Duration?
     /// Whether the loop tells the connection of its delays.
     var isToldOfDelays = false
     /// The number of child processes of links that have not ended, and who waits for them.
     var (processes, processWaiters): (Int, [@Sendable () -> Void]) = (0, [])
-    /// The last line that each of the latest child processes has written to standard error.
-    private var outputs: [(session: SessionID, line: String)] = []
+    private var ends = Rare<Ends>()
     /// The intervals of heartbeats that were learned; `nil` until `liveness.adaptiveInterval` is used.
     var heartbeats: Heartbeats?
     /// The results of dialers for later ones.
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0
 
+    /// What is known about links that have ended, or whose end it may explain.
+    private struct Ends: EmptyInitializable, Sendable {
+        /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.
+        var idleTime: Duration?
+        /// The last line that each of the latest child processes has written to standard error.
+        var outputs: [(session: SessionID, line: String)] = []
+    }
+
     init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
+
+    /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.
+    var idleTimeOfLatestEnd: Duration? {
+        get { ends.value.idleTime }
+        set { ends.value.idleTime = newValue }
+    }
 
     /// Notes that the child process of a link has written `line` to standard error.
     mutating func noteOutput(_ line: String, of session: SessionID) {
-        outputs.removeAll { $0.session == session }
+        ends.value.outputs.removeAll { $0.session == session }
         // A link may drain while the process of the next one begins.
-        if outputs.count == 4 { outputs.removeFirst() }
-        outputs.append((session, line))
+        if ends.value.outputs.count == 4 { ends.value.outputs.removeFirst() }
+        ends.value.outputs.append((session, line))
     }
 
     /// The last line that the child process of a link has written to standard error; `nil` if it has written none.
-    func lastOutput(of session: SessionID) -> String? { outputs.last { $0.session == session }?.line }
+    func lastOutput(of session: SessionID) -> String? { ends.value.outputs.last { $0.session == session }?.line }
 
     /// Returns a new number, for a subscription or a reader.
     mutating func nextNumber() -> UInt64 {

@@ -37,9 +37,13 @@ struct RequestLedger {
     /// Whether the names of requests are kept: only for observers of failures, and if the type does not decide them.
     let keepsNames: Bool
     /// The names of the requests that have not ended.
-    private var names = SequentialMap<String>()
+    private var names = Rare<Names>()
     /// The limit because of which requests wait, as told to the observers.
     private var limit: ClientEvent.Limit?
+
+    private struct Names: EmptyInitializable, Sendable {
+        var byID = SequentialMap<String>()
+    }
 
     /// The counts of `Client.Metrics` that are plain numbers, under the same names.
     struct Counters {
@@ -89,21 +93,21 @@ struct RequestLedger {
     /// Keeps the name of a request that is about to be accepted, if `keepsNames`.
     @inline(never)
     mutating func keepName(of frame: Frame, _ id: RequestID) {
-        if let name = codec.name(of: frame) { names.insert(name, for: id.number) }
+        if let name = codec.name(of: frame) { names.value.byID.insert(name, for: id.number) }
     }
 
     /// The name of a request, if it has one and is known.
     private func name(of id: RequestID, type: UInt32) -> String? {
-        if keepsNames { return names.read(id.number) { copy $0 } }
+        if keepsNames { return names.value.byID.read(id.number) { copy $0 } }
         return codec.namesEachRequest ? nil : codec.name(of: Frame(.request, type: type))
     }
 
     /// Forgets the name of a request that has ended.
     @inline(__always)
-    mutating func forgetName(of id: RequestID) { if keepsNames { _ = names.remove(id.number) } }
+    mutating func forgetName(of id: RequestID) { if keepsNames { _ = names.value.byID.remove(id.number) } }
 
     /// Whether no name is kept.
-    var isWithoutNames: Bool { !names.hasValue { _ in true } }
+    var isWithoutNames: Bool { !names.value.byID.hasValue { _ in true } }
 
     // MARK: Acceptance
 

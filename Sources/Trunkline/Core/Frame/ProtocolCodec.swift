@@ -14,7 +14,6 @@ package final class ProtocolCodec: Sendable {
     package let numbering: SerialNumbering
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
-    private let naming: (any NamingCodec)?
     /// Whether each request is asked for its name, if names are kept.
     package let namesEachRequest: Bool
 
@@ -25,8 +24,7 @@ package final class ProtocolCodec: Sendable {
         numbering = (base as? any SerialNumberingCodec).map { SerialNumbering($0) } ?? SerialNumbering()
         posting = base as? any PostingCodec ?? Unrefined()
         windowed = base as? any WindowedCodec ?? Unrefined()
-        naming = base as? any NamingCodec
-        namesEachRequest = naming?.namesEachRequest ?? false
+        namesEachRequest = (base as? any NamingCodec)?.namesEachRequest ?? false
     }
 
     package var matching: ResponseMatching { base.matching }
@@ -43,7 +41,7 @@ package final class ProtocolCodec: Sendable {
 
     /// The name of a request, ready to be shown; `nil` if it has none.
     package func name(of request: Frame) -> String? {
-        guard let name = naming?.name(of: request), !name.isEmpty else { return nil }
+        guard let name = (base as? any NamingCodec)?.name(of: request), !name.isEmpty else { return nil }
         return name.escaped(upTo: 64)
     }
 
