@@ -14,7 +14,7 @@ package struct SerialNumbering: Sendable {
 }
 
 /// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so that they
-/// need no memory, and nobody who has not seen a frame of the link can know them.
+/// need no memory. An attacker who has seen no frame of the link does not know them.
 package struct SerialExtension: Sendable {
     private let secret: UInt64
     /// The bits that there are; 0 if serials have no more than 64.
