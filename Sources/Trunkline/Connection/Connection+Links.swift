@@ -29,9 +29,8 @@ extension Connection {
         // The frames may have ended this link.
         guard let link = links[session] else { return }
         if let ending = result.ending { return lose(session, ending) }
-        guard var finalReads = link.finalReads else { return }
+        guard let finalReads = link.finalReads else { return }
         finalReads.byteCount += result.signs
-        link.finalReads = finalReads
         // Over TLS a read stops after a number of records, even if more are waiting.
         if result.signs > 0 || hasFrames, mayContinueFinalReads(link) {
             scheduleReading()
@@ -225,7 +224,7 @@ extension Connection {
     /// when they have been read. Reading a draining link may be suspended: it is lost at its deadline at the latest.
     private func beginFinalReads(_ failure: TransportError, _ link: Link) {
         let deadline = link.draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
-        link.finalReads = Link.FinalReads(failure: failure, deadline: deadline)
+        link.finalReads = Link.FinalReads(failure, until: deadline)
         link.draining?.rest = nil
         link.mayHaveMore = true
         scheduleReading()

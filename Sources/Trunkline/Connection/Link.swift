@@ -21,9 +21,6 @@ final class Link {
     var fileVersions: [FileVersion?]?
     /// The path of its packets to the server.
     var path: LinkPath
-    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server has
-    /// asked for it.
-    var departure: String?
     /// What few links have, and `nil` for the others.
     private var extras: Extras?
     /// The number of requests that may be in flight. Set before the link is ready.
@@ -52,6 +49,7 @@ final class Link {
 
     private final class Extras {
         var farewell: ServerReason?
+        var departure: String?
         var negotiated = Negotiated()
         var serverInfo: (any Sendable)?
         var openCalls = 0
@@ -62,6 +60,13 @@ final class Link {
     var farewell: ServerReason? {
         get { extras?.farewell }
         set { change { $0.farewell = newValue } }
+    }
+
+    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server has
+    /// asked for it.
+    var departure: String? {
+        get { extras?.departure }
+        set { change { $0.departure = newValue } }
     }
 
     /// What the handshake has negotiated for this link.
@@ -272,13 +277,17 @@ final class Link {
     }
 
     /// Reading from a link that can no longer be written to.
-    struct FinalReads {
+    final class FinalReads {
         /// The error of the write.
         let failure: TransportError
         /// When reading ends at the latest, in case the peer never stops sending.
         let deadline: Instant
         /// The number of bytes read since.
         var byteCount = 0
+
+        init(_ failure: TransportError, until deadline: Instant) {
+            (self.failure, self.deadline) = (failure, deadline)
+        }
     }
 
     /// Whether the server closed a TLS link between two frames without `close_notify`, as many servers do.

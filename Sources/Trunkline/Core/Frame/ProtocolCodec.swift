@@ -10,12 +10,12 @@ package final class ProtocolCodec: Sendable {
     package let checksResponses: Bool
     /// Whether `decode` calls both pings and their answers `.ping`.
     package let pongsLookLikePings: Bool
+    /// Whether each request is asked for its name, if names are kept.
+    package let namesEachRequest: Bool
     /// How serials are chosen.
     package let numbering: SerialNumbering
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
-    /// Whether each request is asked for its name, if names are kept.
-    package let namesEachRequest: Bool
 
     package init(_ base: any FrameCodec) {
         self.base = base

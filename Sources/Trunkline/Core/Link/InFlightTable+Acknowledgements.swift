@@ -157,7 +157,7 @@ extension InFlightTable {
             }
         }
         // Without a sequence, the order of numbers says nothing about the next acknowledgement.
-        let isInSequence = isComplete && serial < next && free == nil
+        let isInSequence = isComplete && serial < next && !listsFree
         acknowledged = Acknowledged(first: serial &+ 1, types: types, isOutOfOrder: !isInSequence)
     }
 

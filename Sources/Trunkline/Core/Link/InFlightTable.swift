@@ -39,25 +39,22 @@ package struct InFlightTable: Sendable {
     let isInOrder: Bool
     /// The number to try first for the next request.
     var next: SerialNumber
-    /// Matched by serial, while most of many numbers are held: the free ones, in the order of their use. `nil` otherwise:
-    /// then `next` is near a free number.
-    private(set) var free: Deque<SerialNumber>? {
+    /// Matched by serial: whether the free numbers are listed, because most of many numbers are held. Otherwise, `next` is
+    /// near a free number.
+    private(set) var listsFree = false {
         didSet {
-            isFreeWatched = hasChannels || reportsEnds || free != nil
-            choosesNext = draw != nil || free != nil
+            isFreeWatched = hasChannels || reportsEnds || listsFree
+            choosesNext = isDrawn || listsFree
         }
     }
     /// Whether `next` is not simply counted up.
     private var choosesNext = false
-    /// Matched by serial: returns random bits, if serials are drawn at random; otherwise `nil`.
-    private let draw: (@Sendable () -> UInt64)?
-    /// Whether serials are drawn at random, so that they have no order.
-    var isDrawn: Bool { draw != nil }
+    /// Matched by serial: whether serials are drawn at random, so that they have no order.
+    let isDrawn: Bool
     /// Whether anything is to be done when a number becomes free, apart from its removal.
     private var isFreeWatched = false
     /// Matched by serial: whether the numbers of requests that were sent are collected in `ends` when they become free.
     private var reportsEnds = false
-    private var ends = Rare<Ends>()
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
     /// Matched in order: every lower number has been removed or abandoned.
@@ -82,10 +79,10 @@ package struct InFlightTable: Sendable {
     private var rareCancellations = Rare<Cancellations>()
     /// What responses that name many requests have found.
     var lookups: Lookups {
-        get { rareLookups.value }
-        _modify { yield &rareLookups.value }
+        get { extras.value.lookups }
+        _modify { yield &extras.value.lookups }
     }
-    private var rareLookups = Rare<Lookups>()
+    private var extras = Rare<Extras>()
     /// Whether responses are matched in order within their channels.
     package let hasChannels: Bool
     /// The channels, if responses are matched in order within them.
@@ -94,6 +91,16 @@ package struct InFlightTable: Sendable {
         _modify { yield &rareChannels.value }
     }
     private var rareChannels = Rare<Channels>()
+
+    /// What few links need.
+    private struct Extras: EmptyInitializable, Sendable {
+        /// The free numbers, in the order of their use, if they are listed.
+        var free = Deque<SerialNumber>()
+        /// Returns random bits, if serials are drawn at random.
+        var draw: (@Sendable () -> UInt64)?
+        var ends = Ends()
+        var lookups = Lookups()
+    }
 
     package init(
         matching: ResponseMatching,
@@ -107,9 +114,10 @@ package struct InFlightTable: Sendable {
         case .inOrder, .inOrderByChannel: (range, isInOrder) = (1...SerialNumber.max, true)
         }
         next = firstSerial ?? range.lowerBound
-        self.draw = isInOrder ? nil : draw
-        choosesNext = self.draw != nil
+        isDrawn = !isInOrder && draw != nil
+        choosesNext = isDrawn
         isFreeWatched = hasChannels
+        if isDrawn { extras.value.draw = draw }
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
@@ -188,9 +196,9 @@ package struct InFlightTable: Sendable {
     @inline(never)
     private mutating func findFree() {
         if slots.count >= span { endOldestReleased() }
-        if let draw { return drawFree(draw) }
-        if free == nil, span > 1024, UInt64(slots.count) > span / 2 { listFree() }
-        if let number = free?.popFirst() {
+        if isDrawn, let draw = extras.value.draw { return drawFree(draw) }
+        if !listsFree, span > 1024, UInt64(slots.count) > span / 2 { listFree() }
+        if listsFree, let number = extras.value.free.popFirst() {
             next = number
         } else {
             while slots.contains(next) {
@@ -202,7 +210,7 @@ package struct InFlightTable: Sendable {
 
     /// Draws `next` at random from the numbers that are free.
     private mutating func drawFree(_ draw: () -> UInt64) {
-        if free == nil {
+        if !listsFree {
             // Of 32 draws, one nearly always succeeds unless most numbers are held.
             let last = range.upperBound - range.lowerBound
             for _ in 0..<32 {
@@ -217,12 +225,11 @@ package struct InFlightTable: Sendable {
             }
             listFree()
         }
-        guard let count = free?.count, count > 0 else { return }
+        let count = extras.value.free.count
+        guard count > 0 else { return }
         let index = Int(Self.random(through: UInt64(count - 1), draw))
-        if let number = free?[index], let last = free?.popLast() {
-            if index < count - 1 { free?[index] = last }
-            next = number
-        }
+        next = extras.value.free[index]
+        if let last = extras.value.free.popLast(), index < count - 1 { extras.value.free[index] = last }
     }
 
     /// A number from 0 to `last`, each with the same probability.
@@ -246,7 +253,8 @@ package struct InFlightTable: Sendable {
             if !slots.contains(next) { free.append(next) }
             advance()
         }
-        self.free = free
+        extras.value.free = free
+        listsFree = true
         acknowledged.isOutOfOrder = true
     }
 
@@ -263,12 +271,18 @@ package struct InFlightTable: Sendable {
     @inline(never)
     private mutating func noteFreeAmongMany(_ number: SerialNumber, wasAbandoned: Bool, wasSent: Bool) {
         if hasChannels { leaveChannel(number, wasAbandoned: wasAbandoned) }
-        if reportsEnds, ends.isInitial || ends.value.unreported.remove(number) == nil, wasSent {
-            ends.value.numbers.append(number)
+        if reportsEnds, extras.value.ends.unreported.remove(number) == nil, wasSent {
+            extras.value.ends.numbers.append(number)
         }
-        if free == nil { return }
-        free?.append(number)
-        if UInt64(slots.count) < span / 4 { free = nil }
+        guard listsFree else { return }
+        extras.value.free.append(number)
+        if UInt64(slots.count) < span / 4 { forgetFree() }
+    }
+
+    private mutating func forgetFree() {
+        guard listsFree else { return }
+        listsFree = false
+        extras.value.free = Deque()
     }
 
     mutating func advance() {
@@ -283,13 +297,14 @@ package struct InFlightTable: Sendable {
     /// Gives the next request the lowest number that is free, if responses are matched by serial.
     package mutating func startOver() {
         guard !isInOrder else { return }
-        (next, free) = (range.lowerBound, nil)
+        next = range.lowerBound
+        forgetFree()
         acknowledged.isOutOfOrder = true
     }
 
     // MARK: The ends of requests
 
-    private struct Ends: EmptyInitializable, Sendable {
+    private struct Ends: Sendable {
         /// The numbers that have become free since `takeEnded`.
         var numbers: [SerialNumber] = []
         /// The numbers of requests that are not to be reported.
@@ -301,13 +316,13 @@ package struct InFlightTable: Sendable {
     package mutating func reportEnds() {
         guard !isInOrder else { return }
         (reportsEnds, isFreeWatched) = (true, true)
-        ends = Rare()
-        if !slots.isEmpty { ends.value.unreported = Set(slots.sorted.map(\.key)) }
+        extras.value.ends = Ends()
+        extras.value.ends.unreported = Set(slots.sorted.map(\.key))
     }
 
     /// Returns the numbers of sent requests that have become free since the last call, each once, in that order.
     package mutating func takeEnded() -> [SerialNumber] {
-        ends.isInitial || ends.value.numbers.isEmpty ? [] : exchange(&ends.value.numbers, with: [])
+        extras.isInitial || extras.value.ends.numbers.isEmpty ? [] : exchange(&extras.value.ends.numbers, with: [])
     }
 
     // MARK: Responses

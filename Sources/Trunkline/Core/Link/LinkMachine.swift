@@ -69,7 +69,7 @@ package struct LinkMachine: Sendable {
         numbering: SerialNumbering = SerialNumbering(),
         randomBits: (@Sendable () -> UInt64)? = nil
     ) {
-        let extraBits = matching.isInOrder ? 0 : numbering.extraBits
+        let extraBits = matching.isInOrder ? 0 : Int(numbering.extraBits)
         serialExtension =
             extraBits == 0 ? SerialExtension() : SerialExtension(bits: extraBits, secret: randomBits?() ?? 0)
         outbound = OutboundQueue(maximumFrameSize: maximumFrameSize)

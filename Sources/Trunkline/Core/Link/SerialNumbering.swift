@@ -2,35 +2,43 @@
 package struct SerialNumbering: Sendable {
     /// Whether they are drawn at random.
     package var isRandom = false
-    /// The number of bits of a serial beyond 64.
-    package var extraBits = 0
+    /// The number of bits of a serial beyond 64, at most 64. Small, because every client has room for it.
+    package var extraBits: UInt8 = 0
 
     package init() {}
 
     package init(_ codec: any SerialNumberingCodec) {
         isRandom = codec.usesRandomSerials
-        extraBits = min(max(64, codec.serialBits), 128) - 64
+        extraBits = UInt8(min(max(64, codec.serialBits), 128) - 64)
     }
 }
 
 /// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so that they
 /// need no memory. An attacker who has seen no frame of the link does not know them.
 package struct SerialExtension: Sendable {
-    private let secret: UInt64
-    /// The bits that there are; 0 if serials have no more than 64.
-    private let mask: UInt64
+    /// `nil` if serials have no more than 64 bits. An object, because few links have it.
+    private let rule: Rule?
 
-    package init(bits: Int = 0, secret: UInt64 = 0) {
-        (mask, self.secret) = (bits <= 0 ? 0 : UInt64.max >> UInt64(64 - min(bits, 64)), secret)
+    private final class Rule: Sendable {
+        let secret: UInt64
+        /// The bits that there are.
+        let mask: UInt64
+
+        init(mask: UInt64, secret: UInt64) { (self.mask, self.secret) = (mask, secret) }
     }
 
-    package var isEmpty: Bool { mask == 0 }
+    package init(bits: Int = 0, secret: UInt64 = 0) {
+        rule = bits <= 0 ? nil : Rule(mask: UInt64.max >> UInt64(64 - min(bits, 64)), secret: secret)
+    }
+
+    package var isEmpty: Bool { rule == nil }
 
     /// The bits above the 64 of `serial`.
     package func bits(of serial: SerialNumber) -> UInt64 {
-        var generator = SeededGenerator(seed: serial ^ secret)
+        guard let rule else { return 0 }
+        var generator = SeededGenerator(seed: serial ^ rule.secret)
         _ = generator.next()
-        return (generator.next() ^ secret) & mask
+        return (generator.next() ^ rule.secret) & rule.mask
     }
 
     /// Completes the serial of a frame that is sent.
