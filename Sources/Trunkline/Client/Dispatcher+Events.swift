@@ -22,10 +22,17 @@ extension Dispatcher {
             } else {
                 let event = exchange(&events[index], with: .taken)
                 guard case .part(let id, let part) = event else {
-                    perform(event, at: now)
+                    if case .sharedPart(let requests, var part) = event {
+                        for request in requests {
+                            part.serial = request.serial
+                            take(part, of: request.id, within: &events, at: index, now)
+                        }
+                    } else {
+                        perform(event, at: now)
+                    }
                     continue
                 }
-                if let excess = take(part, of: id, at: now) { end(id, excess, within: &events, after: index, at: now) }
+                take(part, of: id, within: &events, at: index, now)
             }
         }
         streams.channels.yieldMalformed()
@@ -41,7 +48,7 @@ extension Dispatcher {
                 frame.serial = request.serial
                 answered(request.id, frame, request.position, at: now)
             }
-        case .part, .room, .taken: break  // parts are handled above
+        case .part, .sharedPart, .room, .taken: break  // parts are handled above
         case .pushes(let frames): take(frames, isSurplus: false)
         case .surplusPushes(let frames): take(frames, isSurplus: true)
         case .failed(let id, let error, let onLink): end(id, error, onLink)
@@ -214,6 +221,18 @@ extension Dispatcher {
         let number = codec.matching.isInOrder ? 0 : serial
         connection.inCallOfOwner { _ = $0.sendCancelFrame(for: number, type: target.type, on: session) }
         endLinkOfUpload(session)
+    }
+
+    /// Handles a part of a response, which is the event at `index`.
+    @inline(__always)
+    private mutating func take(
+        _ part: Frame,
+        of id: RequestID,
+        within events: inout [ConnectionEvent],
+        at index: Int,
+        _ now: Instant
+    ) {
+        if let excess = take(part, of: id, at: now) { end(id, excess, within: &events, after: index, at: now) }
     }
 
     /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that

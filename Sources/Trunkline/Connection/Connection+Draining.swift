@@ -47,7 +47,10 @@ extension Connection {
         guard isAnyDrained else { return }
         let drained = links.draining.filter(\.isDrained)  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
-        for link in drained { end(link, .drained) }
+        for link in drained {
+            deliverHeld(link, isLast: true)  // there may be pushes among them
+            if links[link.session] != nil { end(link, .drained) }
+        }
         // Abandoned requests on these links no longer count.
         port.append(.room)
     }

@@ -16,7 +16,7 @@ extension Connection {
     /// Ends a link whose socket has failed, or that the client gives up. Requests that had started are lost. The others go
     /// out on the next link. A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
-        if let link = links[session] { deliverHeld(link) }
+        if let link = links[session] { deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.
         guard let link = links[session] else { return }
         let cause = explained(cause, link)

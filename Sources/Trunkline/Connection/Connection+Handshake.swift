@@ -322,8 +322,7 @@ extension Connection {
                 if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
             case .ignored: break
-            case .part where link.state.expectedID(for: frame, rules, at: loop.now) != nil:
-                takeReply(frame, link)
+            case .part where link.state.isExpected(part: frame, rules, at: loop.now): takeReply(frame, link)
             case .push, .part, .goAway, .request, .cancel:
                 if let id = link.handshake?.readers.keys.min(),
                     let reader = link.handshake?.readers.removeValue(forKey: id)
@@ -368,13 +367,19 @@ extension Connection {
                     takeReply(frame, to: request.id, link)
                 }
             case .part(let id, let part): takePart(part, of: id, link)
+            case .sharedPart(let requests, var part):
+                for request in requests {
+                    part.serial = request.serial
+                    takePart(part, of: request.id, link)
+                }
             case .failed(let id, let error, _): failReply(id, error, error.cause ?? error, link)
             default: handshake.hasStray = true
             }
         }
         if let dropped = taken.dropped { note(dropped, link) }
         guard let violation = taken.violation else { return }
-        guard let expected else { return handshake.hasStray = true }
+        // Which requests it answers is not known.
+        guard let expected else { return attemptFailed(link.session, violation) }
         let message =
             violation.exceedsLimit ? "the response exceeds a limit" : "the response does not belong to the request"
         failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)

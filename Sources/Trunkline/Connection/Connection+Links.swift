@@ -91,20 +91,21 @@ extension Connection {
             }
             if !frames.isEmpty { take(&frames, link) }
         } else {
-            take(&frames, link)
+            if !link.state.held.frames.isEmpty { frames = hold(frames, link) }
+            if !frames.isEmpty { take(&frames, link) }
             scheduleFlush()  // a frame may have been the last response
         }
     }
 
     /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
     func updateReading() {
-        for link in links.draining { link.transport.isReading = !port.isPaused }
+        for link in links.draining { link.transport.isReading = !port.isPaused && !link.isCatchingUp }
         if let handshaking, let handshake = handshaking.handshake {
             handshaking.transport.isReading = handshake.mayRead && handshake.loss == nil
         }
         if let ready {
             let transport = ready.transport
-            transport.isReading = !port.isPaused || !isHoldFull(ready)
+            transport.isReading = (!port.isPaused || !isHoldFull(ready)) && !ready.isCatchingUp
             ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
             armLiveness()
         }
@@ -278,6 +279,8 @@ extension Connection: LoopActor, LoopWork {
 /// A link that ends or drains hands over what it holds although the owner is paused, because the requests on it end.
 /// The next link may hold only what is left of the limit: otherwise every link would add as much to a buffer that is
 /// full. Pushes beyond that become a gap (`limitPushes`).
+///
+/// Frames are also held, for a turn, when parts for several requests have reached very many of them (`catchUp`).
 extension Connection {
     /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ link: Link) -> Bool {
@@ -293,7 +296,7 @@ extension Connection {
 
     /// Separates new frames: returns those for the owner now, and holds the others.
     private func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
-        guard port.isPaused else { return link.state.held.takeAll() + frames }
+        guard port.isPaused || link.isCatchingUp else { return link.state.held.takeAll() + frames }
         var urgent: [Frame] = []
         for frame in frames {
             if !rules.deliversAll, frame.kind == .ping || frame.kind == .pong {
@@ -317,19 +320,44 @@ extension Connection {
             spillInbox()
         }
         updateReading()
-        guard !isPaused, let ready, !ready.state.held.frames.isEmpty else { return }
-        schedule { connection in
-            if !connection.port.isPaused, let ready = connection.ready { connection.deliverHeld(ready) }
+        guard !isPaused, links.all.contains(where: { !$0.state.held.frames.isEmpty }) else { return }
+        schedule { $0.deliverAllHeld() }
+    }
+
+    private func deliverAllHeld() {
+        forEachLink(where: { !$0.state.held.frames.isEmpty }) { session in
+            if !port.isPaused, let link = links[session], !link.isCatchingUp { deliverHeld(link) }
         }
     }
 
     /// Delivers the held frames even if the owner is paused: they came before what follows.
-    func deliverHeld(_ link: Link) {
-        guard !link.isDraining, !link.state.held.frames.isEmpty else { return }
+    ///
+    /// - Parameter isLast: Whether nothing may be left for the next turn, because the link ends.
+    func deliverHeld(_ link: Link, isLast: Bool = false) {
+        guard !link.state.held.frames.isEmpty else { return }
         var frames = link.state.held.takeAll()
         let first = port.events.count
-        take(&frames, link)
+        take(&frames, link, isLast: isLast)
         if port.isPaused { limitPushes(from: first) }
+        if link.isDraining { scheduleFlush() }  // a frame may have been the last response
+    }
+
+    /// Holds frames until the next turn.
+    func catchUp(with rest: ArraySlice<Frame>, _ link: Link) {
+        for frame in rest { link.state.held.append(frame) }
+        guard !link.isCatchingUp else { return }
+        link.isCatchingUp = true
+        updateReading()
+        let session = link.session
+        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.onLoop { $0.catchUp(session) } })
+    }
+
+    private func catchUp(_ session: SessionID) {
+        guard let link = links[session] else { return }
+        link.isCatchingUp = false
+        // While the owner is paused, the frames stay held like others.
+        if !port.isPaused { deliverHeld(link) }
+        if links[session]?.isCatchingUp == false { updateReading() }
     }
 
     /// Counts the pushes among the events from `first` on, and separates those that are too many.

@@ -310,13 +310,18 @@ extension Connection {
     // MARK: Frames
 
     /// Handles frames of a link that is ready or draining.
-    func take(_ frames: inout [Frame], _ link: Link) {
+    ///
+    /// - Parameter isLast: Whether nothing may be left for the next turn.
+    func take(_ frames: inout [Frame], _ link: Link, isLast: Bool = false) {
         if rules.deliversAll { return handOver(frames, link) }
         let session = link.session
         var taken = Link.Taken(at: loop.now)
+        taken.mayLeaveRest = !isLast
         var events = port.takeEvents()
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
         port.giveBack(events)
+        // Before anything else: a frame that was handled may end the link.
+        if let rest = taken.rest { catchUp(with: frames[rest...], link) }
         endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
         if link.exchangesDatagrams, taken.answers > 0 {
             link.window.answered(taken.answers, unanswered: link.state.machine.count)

@@ -150,9 +150,8 @@ final class FrameUse: ConnectionOwner {
             endWaiting(.connectionWasClosed(.notSent))
             endReader()
         // Those of requests, which only clients have.
-        case .answered, .answeredAll, .part, .wrotePart, .refusedPart, .admitted, .late, .lateResponse,
-            .unknownResponse, .requested,
-            .requestCancelled, .unexpected:
+        case .answered, .answeredAll, .part, .sharedPart, .wrotePart, .refusedPart, .admitted, .late, .lateResponse,
+            .unknownResponse, .requested, .requestCancelled, .unexpected:
             break
         case .surplusPushes, .pushesBegin, .sessionLost, .ready, .drained, .room, .taken: break
         }

@@ -221,6 +221,12 @@ extension Link.State {
 // MARK: - Received frames
 
 extension Link {
+    /// How many requests parts for several requests may reach in one turn, before the rest of the frames is left for the next
+    /// one. A server needs only few bytes for such a part, and each copy takes as much time and memory as a part of its own.
+    static let copiesInTurn = 4096
+    /// The same where nothing may be left, because the link ends. Further ones fail.
+    static let maximumCopies = 1 << 22
+
     /// The result of a batch of frames, apart from its events.
     struct Taken {
         fileprivate let now: Instant
@@ -238,8 +244,17 @@ extension Link {
         /// The frames of datagrams that were not the responses to the requests with their serials; `nil` if there were
         /// none.
         fileprivate(set) var dropped: Link.Dropped?
-        /// In protocols matched in order: the responses have shifted, and the link ends.
-        var violation: FrameError?
+        /// Why the link ends: matched in order, the responses have shifted; or a frame names too many ranges of serials.
+        var violation: FrameError? { didSet { isOver = true } }
+        /// Whether the rest of the frames is not handled.
+        fileprivate var isOver = false
+        /// The number of requests that parts for several requests have reached.
+        fileprivate var copies = 0
+        /// Whether frames may be left for the next turn.
+        var mayLeaveRest = false
+        /// The place of the first frame that is left for the next turn, because parts for several requests have reached very
+        /// many of them in this one; `nil` if none is left.
+        fileprivate(set) var rest: Int?
         /// Whether something is to be written.
         var hasToWrite = false
         /// Whether a ping was answered.
@@ -262,7 +277,8 @@ extension Link {
 }
 
 extension Link.State {
-    /// Handles frames of a link that is ready or draining, up to a frame that ends the link.
+    /// Handles frames of a link that is ready or draining, up to a violation of the protocol, or to those that are left for
+    /// the next turn.
     mutating func take(
         _ frames: inout [Frame],
         _ taken: inout Link.Taken,
@@ -271,7 +287,7 @@ extension Link.State {
         into events: inout [ConnectionEvent]
     ) {
         taken.events = exchange(&events, with: [])
-        for index in frames.indices where taken.violation == nil {
+        for index in frames.indices where !taken.isOver {
             // The usual cases. The frame is moved: each copy of a frame costs two retains.
             if frames[index].kind == .push {
                 if frames[index].linkEnding != nil { taken.noteEnding(frames[index]) }
@@ -287,6 +303,12 @@ extension Link.State {
                 answer(exchange(&frames[index], with: Frame(.pong)), rules, &taken)
                 continue
             }
+            if frames[index].kind == .part, frames[index].linkEnding == nil, !frames[index].hasMarks,
+                !examinesResponses
+            {
+                takePart(exchange(&frames[index], with: Frame(.pong)), rules, &taken)
+                continue
+            }
             let frame = frames[index]
             if frame.isFarewell { taken.noteEnding(frame) }
             switch frame.kind {
@@ -295,7 +317,16 @@ extension Link.State {
                 if frame.answers == .one { answer(frame, rules, &taken) } else { answerAll(frame, rules, &taken) }
             case .part:
                 if examinesResponses, refuse(frame, rules, &taken) { continue }
-                takePart(frame, rules, &taken)
+                guard frame.answers != .one else {
+                    takePart(frame, rules, &taken)
+                    continue
+                }
+                takeSharedPart(frame, rules, &taken)
+                // The server has said that the frames which follow are its last.
+                let mayLeaveRest = taken.mayLeaveRest && taken.finalFrame == nil
+                if mayLeaveRest, taken.copies >= Link.copiesInTurn, index + 1 < frames.count {
+                    (taken.rest, taken.isOver) = (index + 1, true)
+                }
             // A draining link sends no pings, so its pongs mean nothing.
             case .pong where isDraining: break
             case .ping, .pong:
@@ -322,25 +353,42 @@ extension Link.State {
 
     /// Handles a response that answers several requests.
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
-        if case .serials(let ranges) = frame.answers, ranges.count > Frame.Answers.maximumRanges {
-            let limit = Frame.Answers.maximumRanges
-            let error = FrameError(
-                exceedingLimit:
-                    "a response names \(ranges.count) ranges of serials: at most \(limit) (Answers.maximumRanges)"
-            )
-            if dropsMismatches { Link.Dropped.note(error, in: &taken.dropped) } else { taken.violation = error }
-            return
-        }
+        if refuseRanges(of: frame, &taken) { return }
         let answered = machine.answerAll(with: frame, key(of: frame, rules))
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
         for late in answered.late { noteLate(late.id, type: late.type, frame, rules, &taken) }
-        if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
+        if machine.serialExtension.isEmpty {
+            if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
+        } else {
+            for request in answered.requests {
+                taken.events.append(.answered(request.id, copy(of: frame, for: request.serial), request.position))
+            }
+        }
         if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
             noteUnknown(frame, rules, &taken)
         }
+    }
+
+    /// Handles a response or part that names too many ranges of serials. Returns false for any other.
+    private func refuseRanges(of frame: Frame, _ taken: inout Link.Taken) -> Bool {
+        guard let count = frame.excessiveRanges else { return false }
+        let limit = Frame.Answers.maximumRanges
+        let error = FrameError(
+            exceedingLimit: "a \(frame.kind) names \(count) ranges of serials: at most \(limit) (Answers.maximumRanges)"
+        )
+        if dropsMismatches { Link.Dropped.note(error, in: &taken.dropped) } else { taken.violation = error }
+        return true
+    }
+
+    /// The copy of a frame for several requests that the request with `serial` receives.
+    private func copy(of frame: Frame, for serial: SerialNumber) -> Frame {
+        var copy = frame
+        copy.serial = serial
+        machine.serialExtension.complete(&copy)
+        return copy
     }
 
     @inline(__always)
@@ -390,29 +438,81 @@ extension Link.State {
         machine.expectedID(for: key(of: frame, rules), at: now)
     }
 
+    /// Whether a part belongs to a request that waits for it.
+    mutating func isExpected(part: Frame, _ rules: LinkRules, at now: Instant) -> Bool {
+        guard part.answers != .one else { return expectedID(for: part, rules, at: now) != nil }
+        return part.excessiveRanges != nil || !machine.matchAll(part, key(of: part, rules), at: now).requests.isEmpty
+    }
+
     /// What a response is matched by: its serial, or its channel.
     @inline(__always)
     mutating func key(of frame: borrowing Frame, _ rules: LinkRules) -> SerialNumber {
         rules.isByChannel ? codec.channel(of: copy frame) : frame.serial
     }
 
-    private mutating func takePart(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+    private mutating func takePart(_ frame: consuming Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         switch machine.match(key(of: frame, rules), at: taken.now) {
         case .request(let entry, let number):
             taken.answers += 1
-            if let malformedReason = frame.malformedReason {
-                let cause = FrameError.malformed(frame, malformedReason)
-                return fail(entry, number, "a frame of the reply is malformed", cause, &taken)
-            }
-            if machine.requests.isRepeated(number) {
-                let cause = FrameError(.malformed, "a reply in parts to a request that was sent more than once")
-                return fail(entry, number, "the parts may belong to two replies", cause, &taken)
-            }
-            taken.events.append(.part(entry.id, frame))
+            if mayTake(frame, entry, number, &taken) { taken.events.append(.part(entry.id, frame)) }
         case .late(let id): taken.events.append(.late(id, isPart: true))
         case .unknown:
             noteUnknown(frame, rules, &taken)
         }
+    }
+
+    /// Handles a part that belongs to several requests.
+    private mutating func takeSharedPart(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
+        if refuseRanges(of: frame, &taken) { return }
+        let named = machine.matchAll(frame, key(of: frame, rules), at: taken.now)
+        // A server may tell everyone something when nothing is in flight.
+        if named.isEmpty, frame.answers != .all { noteUnknown(frame, rules, &taken) }
+        taken.answers += named.requests.count
+        taken.copies += named.requests.count
+        if taken.copies > Link.maximumCopies {
+            let cause = FrameError(
+                exceedingLimit: "parts for several requests came to more than \(Link.maximumCopies) copies at a time"
+            )
+            for request in named.requests { fail(request.entry, request.number, Self.tooManyParts, cause, &taken) }
+            return
+        }
+        var requests: [InFlightTable.AnsweredRequests.Request] = []
+        for request in named.requests where mayTake(frame, request.entry, request.number, &taken) {
+            requests.append(
+                InFlightTable.AnsweredRequests.Request(
+                    id: request.entry.id,
+                    position: request.entry.position,
+                    serial: rules.isInOrder ? 0 : request.number
+                )
+            )
+        }
+        if machine.serialExtension.isEmpty {
+            if !requests.isEmpty { taken.events.append(.sharedPart(requests, frame)) }
+        } else {
+            for request in requests { taken.events.append(.part(request.id, copy(of: frame, for: request.serial))) }
+        }
+    }
+
+    private static let tooManyParts = "the server sent more parts for several requests than there is memory for"
+
+    /// Whether a part of a reply can be handed over to its request. Otherwise the request fails.
+    private mutating func mayTake(
+        _ frame: borrowing Frame,
+        _ request: InFlightTable.Entry,
+        _ number: SerialNumber,
+        _ taken: inout Link.Taken
+    ) -> Bool {
+        if let malformedReason = frame.malformedReason {
+            let cause = FrameError.malformed(copy frame, malformedReason)
+            fail(request, number, "a frame of the reply is malformed", cause, &taken)
+            return false
+        }
+        if machine.requests.isRepeated(number) {
+            let cause = FrameError(.malformed, "a reply in parts to a request that was sent more than once")
+            fail(request, number, "the parts may belong to two replies", cause, &taken)
+            return false
+        }
+        return true
     }
 
     /// Why a response, or a part of one, cannot be from the server, whatever it answers; `nil` if it can be.
@@ -510,5 +610,13 @@ extension Link.State {
         let meaning = machine.heartbeat(frame, pongsLookLikePings: rules.looksAlike, at: now)
         guard meaning == .question, let pong = codec.pong(answering: frame) else { return (meaning, false) }
         return (meaning, machine.answerPing(with: pong))
+    }
+}
+
+extension Frame {
+    /// The number of ranges of serials that the frame names, if there are more than it may name; otherwise `nil`.
+    fileprivate var excessiveRanges: Int? {
+        guard case .serials(let ranges) = answers, ranges.count > Answers.maximumRanges else { return nil }
+        return ranges.count
     }
 }

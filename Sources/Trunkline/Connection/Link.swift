@@ -40,6 +40,8 @@ final class Link {
     private(set) var secured: SecuredTransport?
     /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
     var mayHaveMore = false
+    /// Whether frames are held that are left for the next turn: see `Link.Taken.rest`. Nothing is read until then.
+    var isCatchingUp = false
     /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
     /// is read to its end, one share in each turn. This may happen in every phase.
     var finalReads: FinalReads?

@@ -180,6 +180,8 @@ enum ConnectionEvent: Sendable {
     indirect case answeredAll([InFlightTable.AnsweredRequests.Request], Frame)
     /// A part of a response was received. Its request stays on its link.
     case part(RequestID, Frame)
+    /// A part for several requests was received. They stay on their link. In one event, because there may be very many.
+    indirect case sharedPart([InFlightTable.AnsweredRequests.Request], Frame)
     /// A request or message has left its link because of this error: it was abandoned, or it could not be encoded.
     indirect case failed(RequestID, ClientError, TryOnLink)
     /// The kernel has accepted the last byte of a message. It has left its link, on which its frame was at this

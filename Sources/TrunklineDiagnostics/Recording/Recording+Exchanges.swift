@@ -91,12 +91,17 @@ private struct Matcher {
     mutating func receive(_ header: Recording.Header, at time: Duration) {
         switch header.kind {
         case .pong, .ignored: break
-        case .response where header.answers != .one:
-            let answered = takePlaces(answeredBy: header)
-            guard let last = answered.last else { return unasked.append((time, header)) }
-            for place in answered { exchanges[place].sharedResponse = (time, header) }
+        case .response where header.answers != .one, .part where header.answers != .one:
+            let named = places(namedBy: header)
+            guard let last = named.last else { return unasked.append((time, header)) }
+            if header.kind == .response {
+                for place in named {
+                    isOpen[place] = false
+                    exchanges[place].sharedResponse = (time, header)
+                }
+            }
             // The server repeats it when it has received the request to which it belongs.
-            let place = if case .next = header.answers { answered[0] } else { last }
+            let place = if case .next = header.answers { named[0] } else { last }
             exchanges[place].replies.append((time, header))
         case .response, .part:
             guard let place = firstOpenPlace(of: Key(header)) else { return unasked.append((time, header)) }
@@ -114,16 +119,17 @@ private struct Matcher {
         return nil
     }
 
-    /// Closes the exchanges that a response answers, and returns their places in ascending order.
-    private mutating func takePlaces(answeredBy header: Recording.Header) -> [Int] {
+    /// Returns the places of the open exchanges that a frame names, each once, in ascending order.
+    private mutating func places(namedBy header: Recording.Header) -> [Int] {
         let types = header.marks.answeredTypes
         if case .next(let count) = header.answers {
-            var answered: [Int] = []
-            while answered.count < count, let place = firstOpenPlace(of: Key(header)) {
-                isOpen[place] = false
-                answered.append(place)
+            guard firstOpenPlace(of: Key(header)) != nil, let line = places[Key(header)] else { return [] }
+            var named: [Int] = []
+            for index in 0..<line.count {
+                guard named.count < count else { break }
+                if isOpen[line[index]] { named.append(line[index]) }
             }
-            return answered
+            return named
         }
         var limit = Int.max
         var ranges: [ClosedRange<SerialNumber>]?
@@ -133,40 +139,36 @@ private struct Matcher {
         } else if case .serials(let serials) = header.answers {
             let count = serials.reduce(0.0) { $0 + Double($1.upperBound - $1.lowerBound) + 1 }
             if count <= Double(placesOfSession[header.session]?.count ?? 0) {
-                return takePlaces(of: serials, answeredBy: header)
+                return places(of: serials, namedBy: header)
             }
             ranges = serials
         }
-        var (answered, kept): ([Int], [Int]) = ([], [])
+        var (named, open): ([Int], [Int]) = ([], [])
         while let place = placesOfSession[header.session]?.first, place <= limit {
             _ = placesOfSession[header.session]?.popFirst()
             guard isOpen[place] else { continue }
+            open.append(place)
             let request = exchanges[place].request
-            let isAnswered =
+            let isNamed =
                 types?.contains(request.type) ?? true && ranges?.contains { $0.contains(request.serial) } ?? true
-            if isAnswered { answered.append(place) } else { kept.append(place) }
+            if isNamed { named.append(place) }
         }
-        for place in kept.reversed() { placesOfSession[header.session]?.prepend(place) }
-        for place in answered { isOpen[place] = false }
-        return answered
+        for place in open.reversed() { placesOfSession[header.session]?.prepend(place) }
+        return named
     }
 
-    /// Does what `takePlaces(answeredBy:)` does, for serials that are fewer than the requests of the link.
-    private mutating func takePlaces(
-        of ranges: [ClosedRange<SerialNumber>],
-        answeredBy header: Recording.Header
-    ) -> [Int] {
+    /// Does what `places(namedBy:)` does, for serials that are fewer than the requests of the link.
+    private mutating func places(of ranges: [ClosedRange<SerialNumber>], namedBy header: Recording.Header) -> [Int] {
         let types = header.marks.answeredTypes
-        var answered: [Int] = []
+        var named: Set<Int> = []
         for range in ranges {
             for serial in range {
                 guard serial != 0, let place = firstOpenPlace(of: Key(header.session, serial)) else { continue }
                 guard types?.contains(exchanges[place].request.type) ?? true else { continue }
-                isOpen[place] = false
-                answered.append(place)
+                named.insert(place)
             }
         }
-        return answered.sorted()
+        return named.sorted()
     }
 }
 

@@ -1,10 +1,11 @@
 import Trunkline
 
 extension Recording {
-    /// The marks that a codec gives a response, as far as they say which requests it answers and how, and the channel.
+    /// The marks that a codec gives a response or part, as far as they say to which requests it belongs and how it ends them,
+    /// and the channel.
     struct Marks: Sendable, Hashable {
         var answers = Frame.Answers.one
-        /// The types of the requests that the response can answer; `nil` for all.
+        /// The types of the requests to which the frame can belong; `nil` for all.
         var answeredTypes: Set<UInt32>?
         /// Whether the error response leaves open whether its requests were processed.
         var isFateUnknown = false

@@ -88,10 +88,10 @@ public struct Recording: Sendable, Hashable {
         public internal(set) var body: Bytes?
         /// Whether ``fields`` and ``body`` are missing because they did not fit into a record.
         public internal(set) var isCut = false
-        /// What the codec says of a response, and the channel.
+        /// What the codec says of a response or part, and the channel.
         var marks = Marks()
 
-        /// The requests that a response answers.
+        /// The requests that a response answers, or to which a part belongs.
         public var answers: Frame.Answers { marks.answers }
         /// The channel of the frame; 0 if responses are not matched by channel.
         public var channel: UInt64 { marks.channel }

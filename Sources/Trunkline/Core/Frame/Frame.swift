@@ -16,7 +16,7 @@ public struct Frame: Sendable, Hashable {
         /// The complete response to a request, or its last part.
         case response
         /// A part of a reply with more to come; the last part is a `response`. It belongs to the request with its
-        /// serial or, matched in order, to the oldest request.
+        /// serial or, matched in order, to the oldest request; or to several (``Frame/answers``).
         /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)`` returns the parts, and `send` joins
         /// their bodies.
         ///

@@ -85,49 +85,62 @@ extension Frame {
 // MARK: - Marks of received frames
 
 extension Frame {
-    /// The requests that a received response answers.
+    /// The requests that a received response answers, or to which a part of a reply belongs.
+    ///
+    /// In a protocol matched in order, `through` and `serials` name no request, and neither does `next` in one matched by
+    /// serial: the frame counts as a response without a request (``Client/Metrics-swift.struct/unknownResponses``).
     @nonexhaustive
     public enum Answers: Sendable, Hashable {
-        /// The request with the ``Frame/serial`` of the response or, matched in order, the oldest one, of its channel if
+        /// The request with the ``Frame/serial`` of the frame or, matched in order, the oldest one, of its channel if
         /// there are several.
         case one
-        /// Matched by serial: the request with the ``Frame/serial`` of the response and those with earlier serials: a
+        /// Matched by serial: the request with the ``Frame/serial`` of the frame and those with earlier serials: a
         /// cumulative acknowledgement.
         ///
         /// The order of serials is the one in which the client uses them, across the end of the range too. So the range
         /// (``ResponseMatching/serial(_:)``) must have more than twice as many serials as there are requests in flight
         /// (`options.requests.maximumInFlight`).
         case through
-        /// Matched by serial: the requests with serials in these ranges: a selective acknowledgement. Ranges may overlap,
-        /// be in any order, and contain serials that no request has. A response with more than ``maximumRanges`` ends the
-        /// link; a datagram is dropped.
+        /// Matched by serial: the requests with serials in these ranges, for example a selective acknowledgement. Ranges may
+        /// overlap, be in any order, and contain serials that no request has. A frame with more than ``maximumRanges`` ends
+        /// the link; a datagram is dropped.
         case serials([ClosedRange<SerialNumber>])
-        /// Matched in order: this many of the oldest requests, of the channel of the response if there are several.
-        /// `.next(.max)` ends a channel.
+        /// Matched in order: this many of the oldest requests, of the channel of the frame if there are several. A response
+        /// with `.next(.max)` ends a channel.
         case next(Int)
         /// Every request of which at least one byte was written, on every channel.
         case all
 
-        /// The number of ranges that one response may name (``serials(_:)``): 16,384.
+        /// The number of ranges that one response or part may name (``serials(_:)``): 16,384.
         ///
-        /// A received response with more ends its link with the frame error `illegalLength`: which requests it answers
+        /// A received frame with more ends its link with the frame error `illegalLength`: which requests it answers
         /// stays open, so those in flight fail with `overloaded`, fate `unknown`. A datagram is dropped and counted
         /// (``Connection/Metrics-swift.struct/droppedDatagrams``).
         public static var maximumRanges: Int { 16_384 }
     }
 
-    /// The requests that this received response answers, by default one. A codec sets it.
+    /// The requests that this received response answers, or to which this received part belongs, by default one. A codec
+    /// sets it.
     ///
-    /// Each of them receives a copy of the response with its own serial, and counts as answered. Those of which nothing
-    /// was written are not among them, whatever their serials. A response that answers several requests is not compared
-    /// with them (``ResponseCheckingCodec``). Has no effect on frames of other kinds.
+    /// Each of them receives a copy of the frame with its own serial, once, even if it is named more than once. Those of
+    /// which nothing was written are not among them, whatever their serials. The frame is not compared with them
+    /// (``ResponseCheckingCodec``). Has no effect on frames of other kinds.
+    ///
+    /// - A response ends its requests: each counts as answered.
+    /// - A part is added to the reply of each of its requests like a part for that request alone: it begins the time of the
+    ///   next part (`partTimeout`) anew, fills the buffer of the stream (``ReplyBuffering``), and `send` joins its body
+    ///   with the rest. For requests that were abandoned it is discarded.
+    ///
+    /// If one stream cannot take a part and suspends reading, the frames that follow wait, as after any part. A part that
+    /// belongs to very many requests may let the frames after it wait for the next turn of the event loop.
     public var answers: Answers {
         get { marks?.content.answers ?? .one }
         set { setMark { $0.answers = newValue } }
     }
 
-    /// The types of the requests that this response can answer, if it answers several (``answers``); `nil`, the default,
-    /// for all. A codec sets it if requests of other types have serials of the same range and are answered separately.
+    /// The types of the requests that this response can answer, or to which this part can belong, if they are several
+    /// (``answers``); `nil`, the default, for all. A codec sets it if requests of other types have serials of the same range
+    /// and are answered separately.
     public var answeredTypes: Set<UInt32>? {
         get { marks?.content.answeredTypes }
         set { setMark { $0.answeredTypes = newValue } }

@@ -1,4 +1,4 @@
-/// Responses that answer several requests.
+/// Responses that answer several requests, and parts that belong to several.
 extension InFlightTable {
     /// Matched by serial: what is known about the order of numbers since the latest cumulative acknowledgement.
     struct Acknowledged: Sendable {
@@ -103,14 +103,28 @@ extension InFlightTable {
 
     /// Takes the requests with numbers in `ranges`, in any order.
     ///
-    /// Few numbers are looked up one by one. Otherwise, or if the peer has named as many numbers as there are places since
-    /// a frame was last written, they are searched in an index.
+    /// See `maySearchOneByOne`.
     private mutating func takeAll(
         in ranges: [ClosedRange<SerialNumber>],
         _ types: Set<UInt32>?,
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) {
+        guard maySearchOneByOne(ranges, unstarted) else {
+            takeIndexed(in: ranges, types, unstarted, into: &answered)
+            return
+        }
+        for range in ranges {
+            for number in range { take(number, types, unstarted, into: &answered) }
+        }
+    }
+
+    /// Whether the numbers in `ranges` are looked up one by one, because they are few. Otherwise, or if the peer has named as
+    /// many numbers as there are places since a frame was last written, they are searched in an index.
+    private mutating func maySearchOneByOne(
+        _ ranges: [ClosedRange<SerialNumber>],
+        _ unstarted: OutboundPosition
+    ) -> Bool {
         if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
         let limit = max(64, slots.capacity)
         var named = lookups.count
@@ -119,15 +133,10 @@ extension InFlightTable {
             named = width < UInt64(limit) ? named + Int(width) + 1 : .max
         }
         visitedCount += ranges.count
-        guard named <= limit else {
-            takeIndexed(in: ranges, types, unstarted, into: &answered)
-            return
-        }
+        guard named <= limit else { return false }
         visitedCount += named - lookups.count
         lookups.count = named
-        for range in ranges {
-            for number in range { take(number, types, unstarted, into: &answered) }
-        }
+        return true
     }
 
     /// Takes the requests with `serial` and with earlier ones.
@@ -168,17 +177,18 @@ extension InFlightTable {
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) -> Bool {
-        // Numbers behind the latest one were used before the end of the range was reached.
-        let last = latest
-        var ranges = [range.lowerBound...serial]
-        if serial > last {
-            ranges = [last + 1...serial]
-        } else if last < range.upperBound {
-            ranges.append(last + 1...range.upperBound)
-        }
-        let index = takeIndexed(in: ranges, types, unstarted, into: &answered)
+        let index = takeIndexed(in: ranges(through: serial), types, unstarted, into: &answered)
         if let oldest = index.oldestUnstarted { return age(of: serial) > age(of: oldest) }
         return age(of: serial) >= age(of: index.latest)
+    }
+
+    /// The numbers that are not younger than `serial`.
+    private func ranges(through serial: SerialNumber) -> [ClosedRange<SerialNumber>] {
+        // Numbers behind the latest one were used before the end of the range was reached.
+        let last = latest
+        if serial > last { return [last + 1...serial] }
+        let ranges = [range.lowerBound...serial]
+        return last < range.upperBound ? ranges + [last + 1...range.upperBound] : ranges
     }
 
     /// The number that was used last.
@@ -191,14 +201,172 @@ extension InFlightTable {
     }
 }
 
+// MARK: - Parts
+
+extension InFlightTable {
+    /// The requests to which a part belongs that names several (`Frame.answers`). They stay in the table.
+    package struct NamedRequests: Sendable {
+        package struct Request: Sendable {
+            package let entry: Entry
+            package let number: SerialNumber
+        }
+
+        /// Each once, in the order of their frames, without abandoned ones.
+        package var requests: [Request] = []
+        /// Whether abandoned ones, or cancel frames, are among them. For these the part must be discarded.
+        package var hasLate = false
+
+        package var isEmpty: Bool { requests.isEmpty && !hasLate }
+    }
+
+    /// Returns the requests to which a part belongs that names several.
+    ///
+    /// The numbers of abandoned ones are held until `instant` at least, because the server still works on them.
+    ///
+    /// - Parameters:
+    ///   - serial: The serial of the part or, matched in order by channel, its channel.
+    ///   - types: The types of the requests to which it can belong; `nil` for all.
+    ///   - unstarted: No frame from here on has been written, so the part cannot belong to one of those.
+    package mutating func matchAll(
+        _ answers: Frame.Answers,
+        _ serial: SerialNumber,
+        types: Set<UInt32>?,
+        before unstarted: OutboundPosition,
+        prolongingTo instant: Instant
+    ) -> NamedRequests {
+        var search = PartSearch(types: types, unstarted: unstarted, prolongation: instant)
+        switch answers {
+        case .one: break  // see `match`
+        case .next(let count): if isInOrder { findNext(count, onChannel: serial, &search) }
+        case .through:
+            guard !isInOrder, range.contains(serial) else { break }
+            // Without an order, there are no earlier ones.
+            if isDrawn { find(serial, &search) } else { findIndexed(in: ranges(through: serial), &search) }
+        case .serials(let ranges): if !isInOrder { findAll(in: Self.disjoint(ranges), &search) }
+        case .all: findIndexed(in: [0...SerialNumber.max], &search)
+        }
+        search.found.requests.sort { $0.entry.position < $1.entry.position }
+        return search.found
+    }
+
+    /// What a part can belong to, and what it belongs to.
+    private struct PartSearch {
+        let types: Set<UInt32>?
+        let unstarted: OutboundPosition
+        let prolongation: Instant
+        var found = NamedRequests()
+    }
+
+    /// Adds the request with `number`, if the part can belong to it. Returns whether it can, or could once a further frame
+    /// is written.
+    @discardableResult
+    private mutating func find(_ number: SerialNumber, _ search: inout PartSearch) -> Bool {
+        switch slots[number] {
+        case .inFlight(let entry)?:
+            guard entry.position < search.unstarted, search.types?.contains(entry.type) ?? true else { return false }
+            search.found.requests.append(NamedRequests.Request(entry: entry, number: number))
+        case .abandoned(let id, let type, let until)?:
+            guard search.types?.contains(type) ?? true else { return false }
+            if until < search.prolongation { hold(number, of: id, type: type, until: search.prolongation) }
+            search.found.hasLate = true
+        case .cancelFrame?:
+            guard search.types == nil else { return false }
+            if let frame = cancellations.frames[number], frame.position < search.unstarted {
+                search.found.hasLate = true
+            }
+        case .released?, .echo?: return false
+        case nil: return false
+        }
+        return true
+    }
+
+    /// Finds the requests with numbers in `ranges`, which have none in common.
+    private mutating func findAll(in ranges: [ClosedRange<SerialNumber>], _ search: inout PartSearch) {
+        guard maySearchOneByOne(ranges, search.unstarted) else { return findIndexed(in: ranges, &search) }
+        for range in ranges {
+            for number in range { find(number, &search) }
+        }
+    }
+
+    /// The numbers of `ranges`, in ranges that are in ascending order and have none in common.
+    private static func disjoint(_ ranges: [ClosedRange<SerialNumber>]) -> [ClosedRange<SerialNumber>] {
+        if zip(ranges, ranges.dropFirst()).allSatisfy({ $0.upperBound < $1.lowerBound }) { return ranges }
+        var disjoint: [ClosedRange<SerialNumber>] = []
+        for range in ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
+            if let last = disjoint.last, range.lowerBound <= last.upperBound {
+                disjoint[disjoint.count - 1] = last.lowerBound...max(last.upperBound, range.upperBound)
+            } else {
+                disjoint.append(range)
+            }
+        }
+        return disjoint
+    }
+
+    /// Matched in order: finds the `count` oldest requests, of `channel` if there are several.
+    private mutating func findNext(_ count: Int, onChannel channel: UInt64, _ search: inout PartSearch) {
+        guard count > 0, let first = number(of: channel) else { return }
+        var rest = count
+        if hasChannels {
+            let line = channels.lines[channel]?.numbers ?? Deque()
+            // At most about half of them have left the table.
+            for place in 0..<line.count {
+                visitedCount += 1
+                guard slots.contains(line[place]) else { continue }
+                guard rest > 0, find(line[place], &search) else { return }
+                rest -= 1
+            }
+            return
+        }
+        if lookups.unstarted != search.unstarted { lookups = Lookups(unstarted: search.unstarted) }
+        // Between them there may be many numbers of requests that were never sent.
+        let limit = max(64, slots.capacity)
+        var number = first
+        while rest > 0, number < next, lookups.count <= limit {
+            lookups.count += 1
+            visitedCount += 1
+            if slots.contains(number) {
+                guard find(number, &search) else { return }
+                rest -= 1
+            }
+            number += 1
+        }
+        if rest > 0, number < next { findIndexed(in: [number...SerialNumber.max], atMost: rest, &search) }
+    }
+
+    /// Finds the requests with numbers in `ranges`, which are in ascending order and have none in common.
+    private mutating func findIndexed(
+        in ranges: [ClosedRange<SerialNumber>],
+        atMost most: Int = .max,
+        _ search: inout PartSearch
+    ) {
+        var index = takeIndex(search.types, search.unstarted)
+        var rest = most
+        for range in ranges where !index.isEmpty {
+            visitedCount += 1
+            var start: Int?
+            while rest > 0, let place = index.next(in: range, from: start) {
+                visitedCount += 1
+                start = place + 1
+                rest -= 1
+                // Answered since the index was made. It must not be passed again.
+                if !find(index[place], &search) {
+                    index.remove(place)
+                    rest += 1
+                }
+            }
+        }
+        keep(index)
+    }
+}
+
 // MARK: - The index
 
 extension InFlightTable {
     /// What is known about the requests that can have been answered, until a further frame is written.
     ///
     /// Until then they only become fewer. So everything that a peer sends meanwhile costs one search of all requests for
-    /// each set of types, a step for each request that is answered, and a binary search for each range. Without an index,
-    /// each response that names many serials would search all requests.
+    /// each set of types, a step for each request that is answered or receives a part, and a binary search for each range.
+    /// Without an index, each frame that names many serials would search all requests.
     struct Lookups: EmptyInitializable, Sendable {
         /// No frame from here on had been written.
         var unstarted = OutboundPosition.first
@@ -211,7 +379,8 @@ extension InFlightTable {
         static let maximumIndexes = 8
     }
 
-    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered.
+    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered, and to
+    /// which a part can belong.
     struct StartedIndex: Sendable {
         let types: Set<UInt32>?
         /// The number that was used last before the index was made.
@@ -234,16 +403,19 @@ extension InFlightTable {
 
         var isEmpty: Bool { remaining == 0 }
 
-        /// Removes the first number in `range`, and returns it.
-        fileprivate mutating func popFirst(in range: ClosedRange<SerialNumber>, from start: inout Int?) -> SerialNumber?
-        {
+        fileprivate subscript(place: Int) -> SerialNumber { numbers[place] }
+
+        /// Returns the place of the first number in `range`, from the place `start` on.
+        fileprivate mutating func next(in range: ClosedRange<SerialNumber>, from start: Int?) -> Int? {
             guard remaining > 0 else { return nil }
             let place = firstRemaining(from: start ?? partition(range.lowerBound))
-            guard place < numbers.count, numbers[place] <= range.upperBound else { return nil }
-            start = place + 1
+            return place < numbers.count && numbers[place] <= range.upperBound ? place : nil
+        }
+
+        /// Removes the number at `place`.
+        fileprivate mutating func remove(_ place: Int) {
             following[place] = place + 1
             remaining -= 1
-            return numbers[place]
         }
 
         /// The place of the first number that is not less than `number`.
@@ -275,24 +447,33 @@ extension InFlightTable {
         _ unstarted: OutboundPosition,
         into answered: inout AnsweredRequests
     ) -> StartedIndex {
-        if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
-        var index: StartedIndex
-        if let place = lookups.indexes.firstIndex(where: { $0.types == types }) {
-            index = lookups.indexes.remove(at: place)
-        } else {
-            index = startedIndex(types, unstarted)
-        }
+        var index = takeIndex(types, unstarted)
         for range in ranges where !index.isEmpty {
             visitedCount += 1
             var start: Int?
-            while let number = index.popFirst(in: range, from: &start) {
+            while let place = index.next(in: range, from: start) {
                 visitedCount += 1
-                take(number, types, unstarted, into: &answered)
+                start = place + 1
+                index.remove(place)
+                take(index[place], types, unstarted, into: &answered)
             }
         }
+        keep(index)
+        return index
+    }
+
+    /// Takes the index of the requests of `types` out of `lookups`, or makes one.
+    private mutating func takeIndex(_ types: Set<UInt32>?, _ unstarted: OutboundPosition) -> StartedIndex {
+        if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
+        guard let place = lookups.indexes.firstIndex(where: { $0.types == types }) else {
+            return startedIndex(types, unstarted)
+        }
+        return lookups.indexes.remove(at: place)
+    }
+
+    private mutating func keep(_ index: StartedIndex) {
         if lookups.indexes.count == Lookups.maximumIndexes { lookups.indexes.removeFirst() }
         lookups.indexes.append(index)
-        return index
     }
 
     private mutating func startedIndex(_ types: Set<UInt32>?, _ unstarted: OutboundPosition) -> StartedIndex {

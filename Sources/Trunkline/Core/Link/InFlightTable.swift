@@ -77,7 +77,7 @@ package struct InFlightTable: Sendable {
         _modify { yield &rareCancellations.value }
     }
     private var rareCancellations = Rare<Cancellations>()
-    /// What responses that name many requests have found.
+    /// What responses and parts that name many requests have found.
     var lookups: Lookups {
         get { extras.value.lookups }
         _modify { yield &extras.value.lookups }
@@ -497,7 +497,8 @@ package struct InFlightTable: Sendable {
         return entry
     }
 
-    private mutating func hold(_ number: SerialNumber, of id: RequestID, type: UInt32, until instant: Instant) {
+    /// Holds the number of an abandoned request until `instant`.
+    mutating func hold(_ number: SerialNumber, of id: RequestID, type: UInt32, until instant: Instant) {
         slots.insert(.abandoned(id, type: type, until: instant), for: number)
         guard !isInOrder else { return }
         quarantine.append((number, instant))

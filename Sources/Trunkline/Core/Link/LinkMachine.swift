@@ -470,6 +470,17 @@ package struct LinkMachine: Sendable {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
+    /// Returns what a part belongs to that names several requests. They stay.
+    package mutating func matchAll(_ part: Frame, _ serial: SerialNumber, at now: Instant) -> InFlightTable.NamedRequests {
+        requests.matchAll(
+            part.answers,
+            serial,
+            types: part.answeredTypes,
+            before: outbound.firstUnstarted,
+            prolongingTo: now.advanced(by: quarantine)
+        )
+    }
+
     /// The request that a response or part with `serial` would belong to; `nil` for none, or an abandoned one.
     package mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
         if case .request(let entry, _) = match(serial, at: now) { entry.id } else { nil }
