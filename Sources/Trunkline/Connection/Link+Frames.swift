@@ -249,7 +249,7 @@ extension Link {
         /// Whether the rest of the frames is not handled.
         fileprivate var isOver = false
         /// The number of requests that parts for several requests have reached.
-        fileprivate var copies = 0
+        var copies = 0
         /// Whether frames may be left for the next turn.
         var mayLeaveRest = false
         /// The place of the first frame that is left for the next turn, because parts for several requests have reached very
@@ -358,13 +358,7 @@ extension Link.State {
         taken.answers += answered.requests.count + answered.late.count
         taken.responses += answered.requests.count
         for late in answered.late { noteLate(late.id, type: late.type, frame, rules, &taken) }
-        if machine.serialExtension.isEmpty {
-            if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
-        } else {
-            for request in answered.requests {
-                taken.events.append(.answered(request.id, copy(of: frame, for: request.serial), request.position))
-            }
-        }
+        if !answered.requests.isEmpty { taken.events.append(.answeredAll(answered.requests, frame)) }
         if answered.hasCancelFrame { taken.events.append(.room) }
         // A server may say that everything has failed when nothing is in flight.
         if answered.isEmpty, frame.answers != .all {
@@ -381,14 +375,6 @@ extension Link.State {
         )
         if dropsMismatches { Link.Dropped.note(error, in: &taken.dropped) } else { taken.violation = error }
         return true
-    }
-
-    /// The copy of a frame for several requests that the request with `serial` receives.
-    private func copy(of frame: Frame, for serial: SerialNumber) -> Frame {
-        var copy = frame
-        copy.serial = serial
-        machine.serialExtension.complete(&copy)
-        return copy
     }
 
     @inline(__always)
@@ -486,11 +472,7 @@ extension Link.State {
                 )
             )
         }
-        if machine.serialExtension.isEmpty {
-            if !requests.isEmpty { taken.events.append(.sharedPart(requests, frame)) }
-        } else {
-            for request in requests { taken.events.append(.part(request.id, copy(of: frame, for: request.serial))) }
-        }
+        if !requests.isEmpty { taken.events.append(.sharedPart(requests, frame)) }
     }
 
     private static let tooManyParts = "the server sent more parts for several requests than there is memory for"

@@ -91,6 +91,9 @@ extension Reaction {
     ///
     /// Its kind is set to `part`. Its other values are set as in ``reply(_:)-(Frame)``, with one exception: in a layout
     /// whose parts have separate types, type 0 becomes the first of these types.
+    ///
+    /// With ``/Trunkline/Frame/answers``, the part belongs to other requests of the connection too, if the codec encodes
+    /// that. To send it without a request, use ``frame(_:)`` or ``LoopbackServer/broadcast(_:)``.
     public static func part(_ frame: Frame) -> Reaction {
         var part = frame
         part.kind = .part
@@ -188,7 +191,7 @@ extension Reaction {
         frames.count == 1 ? Reaction(.push(frames[0])) : sequence(frames.map { Reaction(.push($0)) })
     }
 
-    /// Writes `frame` unchanged: a `goAway`, for example, or a response that answers other requests
+    /// Writes `frame` unchanged: a `goAway`, for example, or a response or part for other requests
     /// (``/Trunkline/Frame/answers``).
     public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 

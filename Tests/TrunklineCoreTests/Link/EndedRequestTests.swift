@@ -100,7 +100,11 @@ import Testing
                 case 9:
                     var frame = Frame(.response, serial: serial)
                     frame.answers = [.through, .serials([serial...(serial + 3)]), .all].randomElement(using: &random)!
-                    _ = model.machine.answerAll(with: frame, serial)
+                    if Bool.random(using: &random) {
+                        _ = model.machine.matchAll(frame, serial, at: model.now)
+                    } else {
+                        _ = model.machine.answerAll(with: frame, serial)
+                    }
                 case 10 where Int.random(in: 0..<4, using: &random) == 0:
                     // The server reads nothing for longer than the quarantine.
                     model.now = model.now.advanced(by: .seconds(11))
@@ -143,6 +147,27 @@ import Testing
         model.machine.endQuarantine(at: model.now)
         #expect(model.machine.takeEnded() == [1])
         #expect(model.machine.outbound.isEmpty && model.machine.requests.heldCount == 0)
+    }
+
+    /// Regression: it ended with the response that answered everything, and again ten seconds later, when its serial could
+    /// be that of another request.
+    @Test func aRequestThatWasSentTwiceAndIsFlushedEndsOnce() {
+        var model = Model(serials: 1...10)
+        model.send("")
+        model.write(4096, "")
+        model.machine.sendAgain(Frame(.request, type: 0x410, body: "again"), RequestID(1), as: 1)
+        model.write(4096, "")
+        _ = model.machine.cancel(RequestID(1), at: .response(1), isTimeout: true, now: model.now)
+        model.machine.send(cancelFrame: Frame(.cancel), for: 1, .flush, now: model.now)
+        model.write(4096, "")
+        _ = model.machine.answerAll(with: allAnswered, 0)
+        #expect(model.machine.takeEnded() == [2, 1])
+        #expect(model.machine.requests.heldCount == 0 && model.machine.requests.abandonedCount == 0)
+        for _ in 0..<2 {
+            model.now = model.now.advanced(by: .seconds(60))
+            model.machine.endQuarantine(at: model.now)
+        }
+        #expect(model.machine.takeEnded().isEmpty)
     }
 
     /// A request that never began is not reported, whatever becomes of it.

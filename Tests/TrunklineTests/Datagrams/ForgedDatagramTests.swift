@@ -6,7 +6,7 @@ import TrunklineTesting
 /// Frames with a tag that responses repeat: what DNS does with its question.
 ///
 /// The codec reads some bodies as signs: "malformed" marks the response as malformed, "malformed all" one that answers every
-/// request, "ranges" answers too many ranges of serials, "end" in a goAway ends its link at once, and "stray" is a response
+/// request, "ranges" names too many ranges of serials, "end" in a goAway ends its link at once, and "stray" is a response
 /// that belongs to no request.
 struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
     var layout = TaggedCodec.layout(serials: 1...255)
@@ -72,6 +72,8 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
             case "part": bytes(4, serial, tag: 8, "x")
             case "malformed", "malformed all", "ranges": bytes(0x10, serial, tag: 7, request.body)
             case "malformed part": bytes(4, serial, tag: 7, "malformed")
+            case "malformed part for all": bytes(4, serial, tag: 7, "malformed all")
+            case "part with ranges": bytes(4, serial, tag: 7, "ranges")
             case "stray": bytes(0x10, serial, tag: 7, "stray")
             case "end": bytes(5, 0, tag: 0, "end")
             default: nil
@@ -88,7 +90,12 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 @Suite(.simulated, .timeLimit(.seeded)) struct ForgedDatagramTests {
     /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost. One that
     /// answers all requests failed all of them, and one with too many ranges ended the link.
-    @Test(arguments: ["tag", "part", "malformed", "malformed part", "malformed all", "ranges", "stray"] as [Bytes])
+    @Test(
+        arguments: [
+            "tag", "part", "malformed", "malformed part", "malformed all", "malformed part for all", "ranges",
+            "part with ranges", "stray",
+        ] as [Bytes]
+    )
     func aForgedAnswerFailsNoRequest(_ what: Bytes) throws {
         try simulateDatagrams(speaking: TaggedCodec(), handler: TaggedCodec.handler) { _, _, client in
             let reply = try await client.send(TaggedCodec.ask(what))

@@ -104,7 +104,8 @@ struct LayoutLinkTests {
         }
     }
 
-    /// The words of an error, an acknowledgement of several requests, and a farewell, which no role declares.
+    /// The words of an error, an acknowledgement of several requests, a part for several, and a farewell, which no role
+    /// declares.
     @Test func aRuleCompletesReceivedFrames() throws {
         let layout = FrameLayout {
             Field.type(UInt8.self)
@@ -118,6 +119,7 @@ struct LayoutLinkTests {
                 frame.reason = ServerReason(code: Int(frame.status), text: String(frame.body))
             }
             if frame.type == 2 { frame.answers = .through }
+            if frame.type == 4 { (frame.kind, frame.answers) = (.part, .through) }
             if frame.type == 3 {
                 frame.kind = .goAway
                 frame.markLinkEnding(.now)
@@ -129,6 +131,7 @@ struct LayoutLinkTests {
             switch request.body {
             case "fail": .reply(Frame(.response, type: 1, status: 7, body: "no room"))
             case "ack": .reply(Frame(.response, type: 2))
+            case "progress": .sequence([4, 2].map { .reply(Frame(.response, type: $0, body: "half")) })
             case "bye": .reply(Frame(.response, type: 3))
             default: .noReply
             }
@@ -140,6 +143,9 @@ struct LayoutLinkTests {
             #expect(await error("fail")?.reason == ServerReason(code: 7, text: "no room"))
             let results = await client.send(all: ["a", "b", "ack"].map { Request(type: 1, body: $0) })
             #expect(results.allSatisfy { (try? $0.get().type) == 2 })
+            let stream = client.stream(Request(type: 1, body: "c"))
+            _ = try await client.send(Request(type: 1, body: "progress"))
+            #expect(await words(of: stream) == ["+half", "half"])
             #expect(await error("bye")?.reason == ServerReason("GOODBYE"))
         }
     }

@@ -5,6 +5,7 @@ import TrunklineTesting
 ///
 ///     ask 7 text                   a request, or a response to one
 ///     through 7 / set 1-3,8 / all / next 3 [types]     responses to several
+///     parts set 1-3,8 types text   a part for several, which are named as above; types may be `-`
 ///     error 7 code NAME text       an error response with a reason
 ///     broken code NAME text        every request has failed, and nobody knows whether it was processed
 ///     bye code NAME text           ends the link now; `leave …`: when its requests are answered
@@ -62,6 +63,11 @@ struct WordsCodec: FrameCodec, ServerSideCodec, ClosingCodec, PipeliningCodec, H
         case "ping": return Frame(.ping)
         case "pong": return Frame(.pong)
         case "part": return Frame(.part, serial: try number(1), body: Bytes(rest(2)))
+        case "parts":
+            var frame = Frame(.part, body: Bytes(rest(4)))
+            try name(&frame, words.dropFirst())
+            if rest(4) == "malformed" { frame.markMalformed(because: FrameError(.malformed, "no good")) }
+            return frame
         case "ask":
             let serial = try number(2)
             let kind: Frame.Kind = isServer ? .request : .response
@@ -83,44 +89,60 @@ struct WordsCodec: FrameCodec, ServerSideCodec, ClosingCodec, PipeliningCodec, H
             return frame
         case "through", "set", "all", "next":
             var frame = Frame(.response)
-            switch words[0] {
-            case "through":
-                frame.serial = try number(1)
-                frame.answers = .through
-            case "set":
-                var ranges: [ClosedRange<SerialNumber>] = []
-                for range in words[1].split(separator: ",") {
-                    let bounds = range.split(separator: "-").compactMap { SerialNumber($0) }
-                    guard let first = bounds.first, let last = bounds.last, first <= last else {
-                        throw FrameError(.malformed, "\(range)")
-                    }
-                    ranges.append(first...last)
-                }
-                frame.answers = .serials(ranges)
-            case "next": frame.answers = .next(Int(try number(1)))
-            default: frame.answers = .all
-            }
-            if words.count > 2 { frame.answeredTypes = [UInt32(try number(2))] }
+            try name(&frame, words[...])
             return frame
         default: throw FrameError(.malformed, "\(line)")
+        }
+    }
+
+    /// Sets the requests to which a frame belongs, from "through 7 types" and the like.
+    private func name(_ frame: inout Frame, _ words: ArraySlice<String>) throws(FrameError) {
+        func word(_ index: Int) -> String { words.count > index ? words[words.startIndex + index] : "" }
+        func number(_ index: Int) throws(FrameError) -> UInt64 {
+            guard let number = UInt64(word(index)) else { throw FrameError(.malformed, word(index)) }
+            return number
+        }
+        switch word(0) {
+        case "through":
+            frame.serial = try number(1)
+            frame.answers = .through
+        case "set":
+            var ranges: [ClosedRange<SerialNumber>] = []
+            for range in word(1).split(separator: ",") {
+                let bounds = range.split(separator: "-").compactMap { SerialNumber($0) }
+                guard let first = bounds.first, let last = bounds.last, first <= last else {
+                    throw FrameError(.malformed, "\(range)")
+                }
+                ranges.append(first...last)
+            }
+            frame.answers = .serials(ranges)
+        case "next": frame.answers = .next(Int(try number(1)))
+        default: frame.answers = .all
+        }
+        if words.count > 2, word(2) != "-" { frame.answeredTypes = [UInt32(try number(2))] }
+    }
+
+    /// What `name` reads.
+    private static func names(of frame: Frame) -> String {
+        switch frame.answers {
+        case .through: "through \(frame.serial)"
+        case .serials(let ranges): "set " + ranges.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
+        case .next(let count): "next \(count)"
+        default: "all 0"
         }
     }
 
     func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         guard frame.body.count < maximumLine else { throw FrameError(exceedingLimit: "\(maximumLine) bytes") }
         switch frame.kind {
+        case .part where frame.answers != .one:
+            let types = frame.answeredTypes?.first.map { "\($0)" } ?? "-"
+            output.append("parts \(Self.names(of: frame)) \(types) \(String(frame.body))\n".utf8)
         case .part: output.append("part \(frame.serial) \(String(frame.body))\n".utf8)
         case .response where frame.isFateUnknown: output.append("broken 0 none\n".utf8)
         case .response where frame.answers != .one:
-            let words =
-                switch frame.answers {
-                case .through: "through \(frame.serial)"
-                case .serials(let ranges):
-                    "set " + ranges.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
-                case .next(let count): "next \(count)"
-                default: "all 0"
-                }
-            output.append("\(words)\(frame.answeredTypes?.first.map { " \($0)" } ?? "")\n".utf8)
+            let types = frame.answeredTypes?.first.map { " \($0)" } ?? ""
+            output.append("\(Self.names(of: frame))\(types)\n".utf8)
         case .request, .response: output.append("ask \(frame.type) \(frame.serial) \(String(frame.body))\n".utf8)
         default: output.append("\(frame.kind) \(String(frame.body))\n".utf8)
         }

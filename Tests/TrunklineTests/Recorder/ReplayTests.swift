@@ -88,6 +88,36 @@ import TrunklineTesting
         #expect(outcomes.count { $0 == late } == (isSelective ? 1 : 0))
     }
 
+    /// One of the requests is answered before the others.
+    @Test(arguments: [false, true]) func partsForSeveralRequestsAreReplayed(_ isInOrder: Bool) throws {
+        let codec = WordsCodec(isInOrder: isInOrder)
+        let lines =
+            isInOrder
+            ? "parts next 2 - a|parts all 0 - b|next 4"
+            : "parts set 1-2,3-3 - a|parts through 2 - b|set 2-2|parts all 0 - c|through *"
+        let seen = Lock<[[String]]>([])
+        let replay = try replay(speaking: codec, handler: { WordsCodec.answer(to: $0) }) { service, client in
+            let streams = (0..<3).map { client.stream(ask("\($0)")) }
+            try await service.pass(.milliseconds(100))
+            _ = try await client.send(ask(Bytes("!" + lines)))
+            for stream in streams {
+                let words = await words(of: stream)
+                seen.withLock { $0.append(words) }
+            }
+        }
+        #expect(replay.differences == [])
+        let wanted =
+            isInOrder
+            ? [["+a", "+b", ""], ["+a", "+b", ""], ["+b", ""]]
+            : [["+a", "+b", "+c", ""], ["+a", "+b", ""], ["+a", "+c", ""]]
+        #expect(seen.withLock { $0 } == wanted)
+        #expect(replay.original.outcomes.values.count { $0 == .answered(status: 0, isError: false) } == 4)
+        for recording in [replay.original, replay.recording] {
+            let parts = recording.received.filter { $0.kind == .part }
+            #expect(parts.count == (isInOrder ? 2 : 3) && parts.allSatisfy { $0.answers != .one })
+        }
+    }
+
     /// Matched in order: one response for the two oldest requests.
     @Test func aResponseToTheNextRequestsIsReplayed() throws {
         let codec = WordsCodec(isInOrder: true)

@@ -5,7 +5,8 @@ import TrunklineTesting
 
 /// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,
 /// switches and cancellations. Every post and every reply ends once. The parts with one serial are in order, and they
-/// are complete or followed by a cancel frame or the end of the link. No part is taken for a request.
+/// are complete or followed by a cancel frame or the end of the link. No part is taken for a request. Some parts of replies
+/// belong to several requests: each of these receives them once, in order, and no other one does.
 @Suite(.simulated, .timeLimit(.minutes(20)))
 struct RequestPartSeedTests {
     @Test func everyPartArrivesInItsPlaceOrNotAtAll() async throws {
@@ -26,6 +27,7 @@ struct RequestPartSeedTests {
             "reply whole", "reply early", "reply cancelled unknown", "reply connectionLost unknown",
             "post connectionLost unknown", "post connectionLost notSent", "post cancelled notSent",
             "post cancelled unknown", "post closed notSent", "post closed unknown", "body cancelled",
+            "shared part sent", "shared part of another",
         ] { #expect(tally[name, default: 0] > 0, "\(name) never happened") }
     }
 }
@@ -37,6 +39,7 @@ private final class UploadLife: Sendable {
     let violations = Notes()
     let outcomes = Notes()
     private let generator: Lock<SeededGenerator>
+    private let sharedCount = Lock(0)
 
     init(_ seed: UInt64) {
         self.seed = seed
@@ -65,6 +68,43 @@ private final class UploadLife: Sendable {
         String(body).split(separator: " ").prefix(2).compactMap { Int($0) }
     }
 
+    // MARK: Parts for several requests
+
+    /// "shared number id first last": a part of the reply to the upload `id`, and to every request with a serial in the range.
+    private func sharedPart(of exchange: ServerExchange, _ id: Int) -> Bytes {
+        let number = sharedCount.withLock { count -> Int in
+            count += 1
+            return count
+        }
+        outcomes.add("shared part sent")
+        let serial = Int(exchange.request.serial)
+        return Bytes("shared \(number) \(id) \(serial - draw(0...4)) \(serial + draw(0...4))")
+    }
+
+    /// Names the requests to which a received part belongs: the serials of the range, some of them twice.
+    private static func name(_ frame: inout Frame) {
+        let words = String(frame.body).split(separator: " ")
+        guard frame.kind == .part, words.first == "shared", let first = SerialNumber(words[3]),
+            let last = SerialNumber(words[4])
+        else { return }
+        frame.answers = .serials([frame.serial...last, first...frame.serial, frame.serial...frame.serial])
+    }
+
+    /// Checks the parts for several requests among the elements of the reply to the upload `id`.
+    private func judgeShared(_ parts: [Response], _ id: Int) {
+        var last = 0
+        for part in parts where part.isPart {
+            let words = String(part.body).split(separator: " ")
+            guard words.first == "shared", let number = Int(words[1]), let first = SerialNumber(words[3]),
+                let end = SerialNumber(words[4])
+            else { continue }
+            if number <= last { violations.add("\(id): shared part \(number) after \(last)") }
+            if !(first...end).contains(part.serial) { violations.add("\(id): \(part.body) for serial \(part.serial)") }
+            if words[2] != "\(id)" { outcomes.add("shared part of another") }
+            last = number
+        }
+    }
+
     // MARK: The server
 
     private func perform(_ exchange: ServerExchange) async throws {
@@ -83,6 +123,7 @@ private final class UploadLife: Sendable {
                     violations.add("\(first[0]) \(number) is missing: \(frame.body.prefix(12))")
                 }
                 if draw(0...2) == 0 { try await exchange.part(Bytes("\(number)")) }
+                if draw(0...3) == 0 { try await exchange.part(sharedPart(of: exchange, first[0])) }
                 if frame.kind != .part { return try await exchange.reply(Frame(.response, type: 0x403, body: "whole")) }
             }
         } catch is CancellationError {
@@ -99,7 +140,7 @@ private final class UploadLife: Sendable {
         let stream = client.open(piece(body(id, 0)), partTimeout: .seconds(60)).responses
         let givesUp = !patiently && draw(0...4) == 0
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.read(stream, mustSucceed: patiently) }
+            group.addTask { await self.read(stream, id, mustSucceed: patiently) }
             group.addTask { await self.post(id, count, to: stream) }
             if givesUp {
                 await self.rest(60_000)
@@ -121,11 +162,21 @@ private final class UploadLife: Sendable {
         }
     }
 
-    private func read(_ stream: ReplyStream<Response>, mustSucceed: Bool) async {
-        let words = await words(of: stream)
-        let last = words.last ?? "cancelled in time"
-        outcomes.add("reply \(last)")
-        if mustSucceed, last != "whole", last != "early" { violations.add("ended with \(words)") }
+    private func read(_ stream: ReplyStream<Response>, _ id: Int, mustSucceed: Bool) async {
+        var parts: [Response] = []
+        var last = "cancelled in time"
+        do throws(ClientError) {
+            for try await part in stream {
+                parts.append(part)
+                last = String(part.body)
+            }
+        } catch {
+            last = "\(error.code) \(error.fate)"
+        }
+        judgeShared(parts, id)
+        let isCutShort = parts.last?.isPart == true && last.hasPrefix("shared")
+        outcomes.add("reply \(isCutShort ? "cancelled after a part" : last)")
+        if mustSucceed, last != "whole", last != "early" { violations.add("ended with \(last)") }
     }
 
     private func trouble(_ servers: [LoopbackServer], _ client: Client) async {
@@ -145,7 +196,7 @@ private final class UploadLife: Sendable {
     }
 
     func run() throws {
-        let codec = pieceLayout(serials: 50...UInt64(51 + draw(0...10)))
+        let codec = pieceLayout(serials: 50...UInt64(51 + draw(0...10))).reading { Self.name(&$0) }
         let options = ClientOptions {
             // Longer than the delay of the servers, which stop reading up to four times. A response after the
             // quarantine would count as unknown. 200 ms were too short in 7 of 40,000 seeds.

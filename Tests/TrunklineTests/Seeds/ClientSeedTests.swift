@@ -58,7 +58,7 @@ struct ClientSeedTests {
         let faults = SeedFault.allCases.map { "fault \($0)" }
         for name in outcomes + faults + ends + [
             "planned change", "late", "retried", "retry refused", "pings", "subscribed", "streamed", "stream abandoned",
-            "routed start", "routed stream", "routed upload",
+            "routed start", "routed stream", "routed upload", "shared part",
         ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }

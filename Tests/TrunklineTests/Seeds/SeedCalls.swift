@@ -173,6 +173,7 @@ struct SeedCalls: Sendable {
         do throws(ClientError) {
             for try await part in stream {
                 bodies += part.body
+                if part["shared"] != nil { world.count("shared part") }
                 if !part.isPart { return .success(Response(body: Bytes(bodies))) }
             }
             if !Task.isCancelled { world.violated("a stream ended without its last part") }

@@ -1,7 +1,8 @@
 import Trunkline
 
 /// A layout whose server can announce shutdown, with a retry delay in milliseconds: by a push that begins with "!". A
-/// response that begins with "+" is a part of a reply. Parts of requests have a type.
+/// response that begins with "+" is a part of a reply, and one that begins with "&" a part without a body for several
+/// requests: those with the serials "first-last", "all", or "next" in order. Parts of requests have a type.
 struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
     var layout: FrameLayout
     var isServer = false
@@ -14,6 +15,14 @@ struct SeedCodec: FrameCodec, HeartbeatCodec, CancellingCodec, GoAwayCodec, Serv
         if frame.kind == .response, frame.body.first == UInt8(ascii: "+") {
             frame.kind = .part
             frame.body = Bytes(frame.body.dropFirst())
+        }
+        if frame.kind == .response, frame.body.first == UInt8(ascii: "&") {
+            let ends = String(frame.body.dropFirst()).split(separator: "-").compactMap { SerialNumber($0) }
+            frame.kind = .part
+            frame["shared"] = 1
+            frame.answers = frame.body == "&all" ? .all : .next(2)
+            if ends.count == 2 { frame.answers = .serials([ends[0]...ends[1], ends[0]...ends[0]]) }
+            frame.body = Bytes()
         }
         return frame
     }

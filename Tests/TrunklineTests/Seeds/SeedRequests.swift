@@ -23,6 +23,16 @@ extension SeedPlan {
         return .parts([Bytes(first), Bytes(second)], every: delay, then: .reply(last))
     }
 
+    /// Sends an empty part to this request and others, and then an echo.
+    private func sharedPart(_ request: Frame, _ delay: Duration, _ random: inout SeededGenerator) -> Reaction {
+        let first = request.serial - min(request.serial, .random(in: 0...3, using: &random))
+        let serials = matching == .inOrder ? "next" : "\(first)-\(request.serial + .random(in: 0...3, using: &random))"
+        let name = Bool.random(using: &random) ? "all" : serials
+        let status: UInt32 = hasStatus ? 200 : 0
+        let part = Frame(.response, type: request.type, serial: request.serial, status: status, body: Bytes("&\(name)"))
+        return .sequence([.frame(part), .after(delay, .echo)])
+    }
+
     /// How a server reacts to `request` of this number. The reaction is the same for each attempt.
     func reaction(to request: Frame, _ number: UInt64) -> Reaction {
         var random = random(1000 + number)
@@ -48,6 +58,7 @@ extension SeedPlan {
         case 46 where (number &+ seed) % 5 != 1: return .hangMidFrame()
         case 47..<50 where losesFraming && (number &+ seed) % 5 != 1: return .flippingBit(mebibyteBit)
         case 34..<38 where hasStatus: return .status(403, request.body)
+        case 50..<54: return sharedPart(request, delay, &random)
         case 38..<40 where matching != .narrow: return .sequence([.ping, .ping, .echo])
         default: return .echo
         }

@@ -98,15 +98,15 @@ public protocol PipeliningCodec: FrameCodec {
 /// forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452 §9.2), and the
 /// transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other is discarded and
 /// counted: datagrams in ``Connection/Metrics-swift.struct/droppedDatagrams``, responses in a stream in
-/// ``Client/Metrics-swift.struct/unknownResponses``. Responses that name ranges of serials (``Frame/Answers/serials(_:)``), or
-/// every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not decode any in a protocol that relies on
-/// serials that cannot be guessed.
+/// ``Client/Metrics-swift.struct/unknownResponses``. Responses and parts that name ranges of serials
+/// (``Frame/Answers/serials(_:)``), or every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not decode
+/// any in a protocol that relies on serials that cannot be guessed.
 public protocol SerialNumberingCodec: FrameCodec {
     /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the system,
     /// instead of counted; `true` by default. A simulated network draws them from its seed.
     ///
-    /// Serials then have no order, so a response that answers the requests with earlier serials
-    /// (``Frame/Answers/through``) answers one request only.
+    /// Serials then have no order, so a response or part for the requests with earlier serials
+    /// (``Frame/Answers/through``) is for one request only.
     var usesRandomSerials: Bool { get }
 
     /// The number of bits of a serial, at most 128; 64 by default, whatever the range is.

@@ -82,10 +82,12 @@ extension InFlightTable {
             )
         case .abandoned(let id, let type, _)?:
             guard types?.contains(type) ?? true else { return false }
-            if endRepeated(number) {
+            if isFlushed(number) {
+                // The answer to its cancel frame frees the number.
+            } else if endRepeated(number) {
                 abandonedCount -= 1
                 beginEcho(number, of: id, type: type)
-            } else if !isFlushed(number) {
+            } else {
                 removeAbandoned(number)
             }
             answered.late.append(AnsweredRequests.Late(id: id, type: type))
@@ -237,7 +239,9 @@ extension InFlightTable {
         var search = PartSearch(types: types, unstarted: unstarted, prolongation: instant)
         switch answers {
         case .one: break  // see `match`
-        case .next(let count): if isInOrder { findNext(count, onChannel: serial, &search) }
+        case .next(let count):
+            search.types = nil
+            if isInOrder { findNext(count, onChannel: serial, &search) }
         case .through:
             guard !isInOrder, range.contains(serial) else { break }
             // Without an order, there are no earlier ones.
@@ -251,7 +255,7 @@ extension InFlightTable {
 
     /// What a part can belong to, and what it belongs to.
     private struct PartSearch {
-        let types: Set<UInt32>?
+        var types: Set<UInt32>?
         let unstarted: OutboundPosition
         let prolongation: Instant
         var found = NamedRequests()

@@ -471,7 +471,11 @@ package struct LinkMachine: Sendable {
     }
 
     /// Returns what a part belongs to that names several requests. They stay.
-    package mutating func matchAll(_ part: Frame, _ serial: SerialNumber, at now: Instant) -> InFlightTable.NamedRequests {
+    package mutating func matchAll(
+        _ part: Frame,
+        _ serial: SerialNumber,
+        at now: Instant
+    ) -> InFlightTable.NamedRequests {
         requests.matchAll(
             part.answers,
             serial,
