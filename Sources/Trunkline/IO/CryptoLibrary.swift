@@ -23,8 +23,17 @@ package final class CryptoLibrary: @unchecked Sendable {
         #endif
     }()
 
-    /// The system's library, or `nil` if no library was found.
-    package static let system = CryptoLibrary(firstOf: names)
+    private static let found = LoadedOnce { () throws(TransportError) in
+        if let library = CryptoLibrary(firstOf: names) { return library }
+        if let code = shortageWhileLoading() { throw transportError(code, "loading libcrypto") }
+        throw TransportError(.tls(.libraryMissing), missing)
+    }
+
+    /// The system's library, or `nil` if no library was found, or there is no free file descriptor to load it with.
+    package static var system: CryptoLibrary? { try? found.get() }
+
+    /// Returns the system's library. Throws an error without an error number if no library was found.
+    static func load() throws(TransportError) -> CryptoLibrary { try found.get() }
 
     private let library: SharedLibrary
     /// The library handle, for looking up further functions.

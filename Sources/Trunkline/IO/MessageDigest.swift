@@ -95,7 +95,11 @@ public struct MessageDigest: Sendable, Hashable, CustomStringConvertible {
     public var description: String { "\(algorithm)" }
 
     private func compute(_ body: (CryptoLibrary, UInt) -> [UInt8]?) throws(DigestError) -> [UInt8] {
-        try Self.compute(algorithm, with: .system, body)
+        var library: CryptoLibrary?
+        do throws(TransportError) { library = try CryptoLibrary.load() } catch {
+            if error.errno != 0 { throw DigestError(.unavailable, "\(algorithm): \(error.message)") }
+        }
+        return try Self.compute(algorithm, with: library, body)
     }
 
     /// Computes something with `library`, which is looked up once.
@@ -122,7 +126,8 @@ public struct DigestError: Error, Hashable, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
         /// The system's libcrypto (OpenSSL) was not found. The message says what to install.
         case libraryMissing
-        /// The library does not compute it. In FIPS mode, for example, there is no MD5, and keys have a minimum size.
+        /// The library does not compute it. In FIPS mode, for example, there is no MD5, and keys have a minimum size. Or
+        /// there is no free file descriptor to load the library with; the next call tries again.
         case unavailable
         /// A number is out of its range.
         case invalidArgument

@@ -72,7 +72,10 @@ func systemSearchSRV(
 ) -> Result<[UInt8], TransportError> {
     let doing = "asking for the SRV records of \(name.escaped())"
     func failure(_ reason: String) -> Result<[UInt8], TransportError> {
-        .failure(TransportError(.nameResolutionFailed, "\(doing): \(reason)"))
+        // Without a descriptor, the system asks no name server.
+        let shortage = descriptorShortage()
+        let reason = shortage.map(systemMessage) ?? reason
+        return .failure(TransportError(.nameResolutionFailed, errno: shortage ?? 0, "\(doing): \(reason)"))
     }
     // The system would read the NUL byte as the end of the name, and ask for another one.
     guard !name.isEmpty, !name.hasZeroByte else { return failure("invalid name: empty, or contains a NUL byte") }

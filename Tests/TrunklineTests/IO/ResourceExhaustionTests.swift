@@ -61,6 +61,21 @@ struct ResourceExhaustionTests {
         }
     }
 
+    /// A search for SRV records without a descriptor used to say that no name server answered.
+    @Test func withoutDescriptorsASearchNamesTheCause() async {
+        await aside {
+            await #expect(processExitsWith: .success) {
+                let usual = try #require(Descriptors.limit())
+                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let answer = unsafe systemSearchSRV("_x._tcp.no-such-host.invalid")
+                Descriptors.setLimit(usual)
+                guard case .failure(let error) = answer else { fatalError("records were found") }
+                #expect(error.code == .nameResolutionFailed && error.errno == EMFILE)
+                #expect(error.message.contains("file descriptors that this process may have are open"), "\(error)")
+            }
+        }
+    }
+
     /// The event loop runs on borrowed threads until it has its own thread.
     @Test func withoutAThreadRequestsAreStillAnswered() async throws {
         let system = System()
@@ -93,39 +108,5 @@ struct ResourceExhaustionTests {
             }
             return hasThreads ? startThread(named: name, body) : EAGAIN
         }
-    }
-}
-
-/// The limit on the descriptor numbers of this process.
-private enum Descriptors {
-    static func limit() -> UInt64? {
-        var limit = rlimit()
-        #if os(Linux)
-            let code = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        #else
-            let code = unsafe getrlimit(RLIMIT_NOFILE, &limit)
-        #endif
-        return code == 0 ? UInt64(limit.rlim_cur) : nil
-    }
-
-    static func setLimit(_ count: UInt64) {
-        var limit = rlimit()
-        #if os(Linux)
-            unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-            limit.rlim_cur = rlim_t(count)
-            unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        #else
-            unsafe getrlimit(RLIMIT_NOFILE, &limit)
-            limit.rlim_cur = rlim_t(count)
-            unsafe setrlimit(RLIMIT_NOFILE, &limit)
-        #endif
-    }
-
-    /// The number that the next descriptor would have.
-    static func firstFree() -> UInt64? {
-        let descriptor = dup(0)
-        guard descriptor >= 0 else { return nil }
-        close(descriptor)
-        return UInt64(descriptor)
     }
 }

@@ -26,12 +26,13 @@ final class OpenSSL: @unchecked Sendable {
         #endif
     }()
 
-    private static let found = Result { () throws(TransportError) in try OpenSSL(firstOf: names) }
+    private static let found = LoadedOnce { () throws(TransportError) in try OpenSSL(firstOf: names) }
 
     /// The system's library, if it was loaded.
-    static var loaded: OpenSSL? { try? found.get() }
+    static var loaded: OpenSSL? { found.loaded }
 
-    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none.
+    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none, and `system` if there is no free file
+    /// descriptor to load it with: the next call tries again.
     static func system() throws(TransportError) -> OpenSSL { try found.get() }
 
     /// The functions, under their own names.
@@ -45,12 +46,18 @@ final class OpenSSL: @unchecked Sendable {
         for name in names {
             // The order matters: libssl needs libcrypto, and would not find one that is outside the search path.
             guard let crypto = unsafe dlopen(name.crypto, RTLD_NOW | RTLD_LOCAL) else {
+                if let code = shortageWhileLoading() { throw transportError(code, "loading \(name.crypto)") }
                 problems.append("\(name.crypto) not found")
                 continue
             }
             guard let ssl = unsafe dlopen(name.ssl, RTLD_NOW | RTLD_LOCAL) else {
+                if let code = shortageWhileLoading() { throw transportError(code, "loading \(name.ssl)") }
                 problems.append("\(name.ssl) not found")
                 continue
+            }
+            // Otherwise the library would go without the system's configuration, and with that of its defaults, for good.
+            if let code = descriptorShortage() {
+                throw transportError(code, "reading the configuration of \(name.ssl)")
             }
             var missing: UnsafePointer<CChar>?
             guard let functions = unsafe trunkline_openssl_find(ssl, crypto, &missing) else {

@@ -69,6 +69,8 @@ final class OpenSSLConfiguration: @unchecked Sendable {
         if isServer { unsafe _ = api.pointee.SSL_CTX_set_session_id_context(pointer, Array("trunkline".utf8), 9) }
         if settings.trustsSystem, settings.needsRoots {
             unsafe _ = api.pointee.SSL_CTX_set_default_verify_paths(pointer)
+            // It leaves out a file that it cannot open, and this object may be used for the life of the process.
+            if let code = descriptorShortage() { throw transportError(code, "reading the system's roots") }
         }
         for text in settings.roots { try addRoots(text) }
         if let identity = settings.identity { try use(identity) }

@@ -210,6 +210,10 @@ final class OpenSSLEngine: TLSEngine {
         if verdict == OpenSSLConfiguration.noPin {
             return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
         }
+        // OpenSSL looks for a root in the directory of the system's roots, and takes one that it cannot open for missing.
+        if TLSFailure(verification: verdict) == .untrusted, let code = descriptorShortage() {
+            return transportError(code, "\(what): reading the system's roots")
+        }
         let explanation = unsafe swiftString(api.pointee.X509_verify_cert_error_string(verdict))
         let validity = refusedValidity.map { " (\($0))" } ?? ""
         return TransportError(.tls(TLSFailure(verification: verdict)), "\(what): \(explanation)\(validity)")

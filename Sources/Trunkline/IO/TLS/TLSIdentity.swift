@@ -36,13 +36,15 @@ public struct PEM: Sendable {
     /// Whether the text may change.
     package var isFile: Bool { if case .file = source { true } else { false } }
 
-    /// Returns the text. Throws `tls(.configuration)` if the file cannot be read.
+    /// Returns the text. Throws `tls(.configuration)` if the file cannot be read, and `system` if there is no free file
+    /// descriptor.
     package func load() throws(TransportError) -> Bytes {
         switch source {
         case .text(let text): return text
         case .file(let path):
             switch contents(ofFile: path, limit: 16 * 1024 * 1024) {
             case .success(let bytes): return Bytes(bytes)
+            case .failure(let error) where error.isForWantOfDescriptors: throw error
             case .failure(let error): throw TransportError(.tls(.configuration), errno: error.errno, error.message)
             }
         }

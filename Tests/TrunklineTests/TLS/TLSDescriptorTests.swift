@@ -1,0 +1,139 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Darwin
+#endif
+
+/// TLS while the process has no free file descriptor, each in a separate process: it fails with that cause, which is not
+/// permanent, and works when there are descriptors again.
+@Suite(
+    .tags(.realThreads),
+    .timeLimit(.minutes(5)),
+    .enabled(if: CryptoLibrary.system != nil, "OpenSSL is not installed")
+)
+struct TLSDescriptorTests {
+    /// Regression: the failure was kept, so that TLS and digests were missing for the life of the process.
+    @Test func theLibraryIsLoadedLater() async {
+        await aside {
+            await #expect(processExitsWith: .success) {
+                let usual = try #require(Descriptors.limit())
+                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                var (digestFailure, failure): (DigestError?, TransportError?) = (nil, nil)
+                do throws(DigestError) { _ = try MessageDigest.sha256.hash(of: [1]) } catch { digestFailure = error }
+                do throws(TransportError) { _ = try OpenSSL.system() } catch { failure = error }
+                Descriptors.setLimit(usual)
+                #expect(failure?.errno == EMFILE && failure?.isPermanent == false, "\(String(describing: failure))")
+                #expect(
+                    failure?.message.hasPrefix("loading lib") == true || failure?.message.hasPrefix("reading") == true
+                )
+                // Unless another library of this process had loaded it.
+                #expect(
+                    digestFailure == nil || digestFailure?.code == .unavailable,
+                    "\(String(describing: digestFailure))"
+                )
+                _ = try OpenSSL.system()
+                #expect(try MessageDigest.sha256.hash(of: [1]).count == 32)
+            }
+        }
+    }
+
+    /// Regression: the client took the file for one that cannot be used, and tried no more.
+    @Test func filesAreReadLater() async {
+        await aside {
+            await #expect(processExitsWith: .success) {
+                let authority = try TestAuthority()
+                let path = "/tmp/trunkline-roots-\(UInt64.random(in: 0 ... .max))"
+                try createFile(at: path, with: Array(authority.root.load()))
+                defer { unsafe unlink(path) }
+                let identity = try authority.identity(for: "127.0.0.1")
+                let server = try await LoopbackServer.start(
+                    speaking: .standard,
+                    options: LoopbackServer.Options { $0.tls = .init(identity) }
+                )
+                let options = ClientOptions {
+                    $0.tls.roots = .only(.file(path))
+                    $0.reconnecting.policy = nil
+                }
+                let client = Client(to: server.endpoint, speaking: .standard, options: options)
+                let usual = try #require(Descriptors.limit())
+                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                var failure: ClientError?
+                do throws(ClientError) { try await client.connect() } catch { failure = error }
+                Descriptors.setLimit(usual)
+                let cause = try #require(failure?.cause as? TransportError)
+                #expect(cause.code == .system && cause.errno == EMFILE && !cause.isPermanent, "\(cause)")
+                #expect(cause.message.contains(path))
+                #expect(try await client.send(Request(type: 0x410, body: "hello")).body == "hello")
+                await client.close()
+                await server.stop()
+            }
+        }
+    }
+
+    /// Regression: OpenSSL went without the roots that it could not open, and called every server untrusted: for the life of
+    /// the process if they are in one file, and otherwise for this handshake. That is a permanent failure.
+    @Test func aRootThatCannotBeOpenedIsNotMissing() async {
+        await aside {
+            await #expect(processExitsWith: .success) {
+                let settings = TLSSettings(.client(verifies: true))
+                let context = try OpenSSLContext(settings)
+                let first = try await Handshake(context)
+                let second = try await Handshake(context)
+                let usual = try #require(Descriptors.limit())
+                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                var other = settings
+                other.minimumVersion = .tls13
+                var creation: TransportError?
+                do throws(TransportError) { _ = try OpenSSLContext(other) } catch { creation = error }
+                let failure = first.failure
+                Descriptors.setLimit(usual)
+                #expect(creation?.errno == EMFILE && creation?.isPermanent == false, "\(String(describing: creation))")
+                #expect(failure?.errno == EMFILE && failure?.isPermanent == false, "\(String(describing: failure))")
+                #expect(failure?.message.contains("reading the system's roots: ") == true)
+                // The authority of the test is not among the roots of the system.
+                #expect(second.failure?.code == .tls(.untrusted))
+                _ = try OpenSSLContext(other)
+            }
+        }
+    }
+
+    /// The engines of a client, and of a server that its roots do not contain.
+    private struct Handshake {
+        private let client, server: OpenSSLEngine
+
+        init(_ context: OpenSSLContext) async throws {
+            client = try OpenSSLEngine(context, name: "server", isServer: false)
+            var settings = TLSSettings(.server(verifiesClients: false))
+            settings.trustsSystem = false
+            settings.identity = try await TestAuthority().identity(for: "server").load()
+            server = try OpenSSLEngine(OpenSSLContext(settings), name: "", isServer: true)
+        }
+
+        /// Why the client does not complete the handshake.
+        var failure: TransportError? {
+            do throws(TransportError) {
+                for _ in 0..<8 {
+                    if try Self.step(client, server.outgoing.takeAll()) { return nil }
+                    _ = try Self.step(server, client.outgoing.takeAll())
+                }
+                return nil
+            } catch {
+                return error
+            }
+        }
+
+        private static func step(_ engine: OpenSSLEngine, _ input: [UInt8]) throws(TransportError) -> Bool {
+            try unsafe input.span.bytes.withUnsafeBytes { memory throws(TransportError) in
+                var input = unsafe memory
+                return try unsafe engine.handshake(&input)
+            }
+        }
+    }
+}
