@@ -4,21 +4,36 @@ import Trunkline
 ///
 /// A query is a request, the first column of each of its rows is a part, and ReadyForQuery is its response. Another query
 /// may not follow before that: a cancellation would not know which one it meets.
-struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec {
+///
+/// `COPY … FROM STDIN` is a request of `open`: CopyInResponse is its first part, its data are CopyData, and CopyDone ends
+/// them. Of `COPY … TO STDOUT`, each CopyData is a part.
+struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec, UploadCodec, CancellingCodec, SentFrameCodec {
     enum Message: UInt32 {
         /// The first message of a connection has no type. These two are StartupMessage and CancelRequest.
         case startup = 0, cancelRequest = 1
         case query = 0x51, terminate = 0x58
+        case copyData = 0x64, copyDone = 0x63, copyFail = 0x66
 
         func callAsFunction(_ body: Bytes) -> Request { Request(type: rawValue, body: body) }
     }
 
     private var key: Bytes = ""
     private var failure: ServerReason?
+    /// Whether the latest message was a piece of a COPY, and not its end.
+    private var isCopying = false
 
     var matching: ResponseMatching { .inOrder }
     func mayPipeline(behind request: Frame) -> Bool { false }
     func closingFrame() -> Frame? { Frame(.request, type: Message.terminate.rawValue) }
+
+    // CopyFail ends the data of an abandoned COPY, and the server drops it if the COPY has ended already.
+    var abandoningEndsLink: Bool { false }
+    mutating func noteSent(_ frame: Frame) { isCopying = frame.kind == .part }
+    func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
+        isCopying ? Frame(.cancel, type: Message.copyFail.rawValue, body: "abandoned") : nil
+    }
+
+    static func query(_ text: String) -> Request { Message.query(Bytes(text)) }
 
     static func startup(database: String) -> Request {
         Message.startup(Bytes("\0\u{3}\0\0user\0postgres\0database\0\(database)\0\0"))
@@ -34,6 +49,8 @@ struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec {
             guard body == "\0\0\0\0" else { throw FrameError(.malformed, "authentication is not supported") }
         case "K": key = body
         case "D": return Frame(.part, body: Bytes(body.dropFirst(6)))
+        case "G": return Frame(.part)  // CopyInResponse
+        case "d": return Frame(.part, body: body)
         case "E":
             let fields = Self.fields(of: body)
             let reason = ServerReason(fields["C"] ?? "", text: fields["M"] ?? "")
@@ -53,7 +70,7 @@ struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec {
             }
             (key, failure) = ("", nil)
             return response
-        case "C", "I", "N", "S", "T": break
+        case "C", "H", "I", "N", "S", "T", "c": break
         default: throw FrameError(.unknownType, "a message of type \(type)")
         }
         return Frame(.ignored)
@@ -63,11 +80,11 @@ struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec {
         guard let message = Message(rawValue: frame.type) else {
             throw FrameError(.unknownType, "no message of type \(frame.type)")
         }
-        if message == .query || message == .terminate { output.append(UInt8(frame.type)) }
-        let isQuery = message == .query
-        output.append(integer: UInt32(4 + frame.body.count + (isQuery ? 1 : 0)))
+        if message != .startup && message != .cancelRequest { output.append(UInt8(frame.type)) }
+        let isText = message == .query || message == .copyFail
+        output.append(integer: UInt32(4 + frame.body.count + (isText ? 1 : 0)))
         output.append(frame.body)
-        if isQuery { output.append(0) }
+        if isText { output.append(0) }
     }
 
     /// "Error and Notice Message Fields": a letter and a string, until a zero.
