@@ -24,6 +24,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     /// The same requests, oldest first, and some that `abandoned` no longer contains.
     private var abandonedInOrder = Deque<RequestID>()
     private let quarantine: Duration
+    private let codec: ProtocolCodec
+    /// Tells the channel of a frame, if responses are matched by channel.
     private let channels: (any ChannelCodec)?
 
     private static let maximumAbandoned = 4096
@@ -41,11 +43,12 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         _ options: RecorderOptions,
         of endpoints: [Endpoint],
         quarantine: Duration,
-        channels: (any ChannelCodec)?,
+        codec: ProtocolCodec,
         on loop: any EventLoop
     ) {
         self.options = options
-        (self.quarantine, self.channels) = (quarantine, channels)
+        (self.quarantine, self.codec) = (quarantine, codec)
+        channels = codec.matching == .inOrderByChannel ? codec.base as? any ChannelCodec : nil
         self.loop = loop
         start = loop.now
         self.endpoints = [(.distantPast, endpoints)]
@@ -128,7 +131,11 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             // Parts of requests, and answers to requests of the server, have IDs of their own.
             let id = isHandshake || head.kind == .part || head.kind == .response ? nil : id
             frame(head, .sent, id: id, isOneWay: isHandshake && isReported, session: session, at: now)
-            if keepsContent(of: head), let frame = queue.frame(at: position) { content(of: frame) }
+            // There is no call of it that has its name.
+            let isNamed = isHandshake && head.kind == .request && codec.namesEachRequest
+            if isNamed || keepsContent(of: head), let frame = queue.frame(at: position) {
+                content(of: frame, name: isNamed ? codec.name(of: frame) : nil)
+            }
         }
     }
 
@@ -151,11 +158,18 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             || head.bodyCount > 0 && options.bodies != .none && options.keepsBody(of: head.type)
     }
 
+    func name(_ name: String, of id: RequestID) {
+        add(.name, name, orIfTooLong: "", at: Instant(nanoseconds: Int64(bitPattern: id.number)))
+    }
+
     /// Records what the frame that was recorded last is matched by, other than its serial, its named fields, and its body, as
     /// far as the options allow.
+    ///
+    /// - Parameter name: The name of a request without a call.
     @inline(never)
-    func content(of frame: Frame) {
-        let matching = Recording.Marks(of: frame, channel: channels?.channel(of: frame) ?? 0).members
+    func content(of frame: Frame, name: String? = nil) {
+        var matching = Recording.Marks(of: frame, channel: channels?.channel(of: frame) ?? 0).members
+        if let name { matching += "\(matching.isEmpty ? "" : ",")\"name\":\(JSONText.quoted(name))" }
         let keepsBody = !frame.body.isEmpty && options.keepsBody(of: frame.type)
         if matching.isEmpty, !frame.hasFields, !keepsBody { return }
         var text = matching.isEmpty ? "\"fields\":{" : "\(matching),\"fields\":{"
@@ -261,6 +275,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     /// The maximum size of a text in bytes.
     private var maximumTextSize: Int { (min(ring.maximumRecordSize, RecordWords.maximumSize) - 2) * 8 }
 
+    /// - Parameter now: When it happened; for a name, the number of its request.
     private func add(_ tag: RecordWords.Tag, _ text: String, orIfTooLong substitute: String, at now: Instant) {
         var text = text.utf8.count <= maximumTextSize ? text : substitute
         if text.utf8.count > maximumTextSize { text = "\"cut\":true" }
@@ -317,6 +332,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         let hasOverwritten: Bool
         fileprivate let allEndpoints: [(since: Instant, list: [Endpoint])]
         let links: [SessionID: Link]
+        /// Tells the names of requests that have one by their type.
+        let codec: ProtocolCodec
         let pendingRequests: [RecordedRequest]
         let abandoned: [RequestID: Abandoned]
 
@@ -335,6 +352,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             hasOverwritten: hasOverwritten,
             allEndpoints: endpoints,
             links: links,
+            codec: codec,
             pendingRequests: hasOverwritten ? pendingRequests : [],
             abandoned: hasOverwritten ? abandoned : [:]
         )
@@ -345,6 +363,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
             RecordedRequest(
                 id: request.id,
                 type: request.type,
+                name: request.name,
                 session: request.session?.recorded,
                 number: request.number
             )
@@ -371,11 +390,11 @@ extension SessionID {
 /// The format of the records in a `RecordRing`.
 ///
 /// The first word of each record has the tag (8 bits), the number of words (16), flags (8), and the type number or, for
-/// text, the number of bytes (32). The second word is the time.
+/// text, the number of bytes (32). The second word is the time; of a name, the number of its request.
 enum RecordWords {
     enum Tag: UInt8 {
         case call = 1
-        case sent, received, event, content
+        case sent, received, event, content, name
     }
 
     static let sessionMask: UInt64 = 0xFF_FFFF
@@ -408,10 +427,10 @@ extension RecorderOptions: RecorderSettings {
     package func makeRecorder(
         of endpoints: [Endpoint],
         quarantine: Duration,
-        channels: (any ChannelCodec)?,
+        codec: ProtocolCodec,
         on loop: any EventLoop
     ) -> any ClientRecorder {
-        FlightRecorder(self, of: endpoints, quarantine: quarantine, channels: channels, on: loop)
+        FlightRecorder(self, of: endpoints, quarantine: quarantine, codec: codec, on: loop)
     }
 }
 

@@ -20,11 +20,7 @@ extension Metric {
                 byServer[attributes(of: endpoint), default: .init()].merge(durations)
             }
             let sorted = byServer.sorted { $0.key.lexicographicallyPrecedes($1.key) { ($0 ?? "") < ($1 ?? "") } }
-            return sorted.flatMap { server, durations in
-                let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
-                return [(values: server + [nil], value: Value.durations(durations.successes))]
-                    + failed.sorted { $0.code < $1.code }.map { (server + [$0.code], .durations($0.durations)) }
-            }
+            return sorted.flatMap { readings(of: $0.value, $0.key) }
         },
         Metric(
             "trunkline.delay.duration",
@@ -74,6 +70,15 @@ extension Metric {
             by: ["error.type", "trunkline.fate"],
             "Accepted requests that ended with an error, error responses included"
         ) { failures($0.failures) },
+        Metric(
+            "trunkline.request.duration",
+            .histogram,
+            "s",
+            by: ["rpc.method", "error.type"],
+            "The same time as rpc.client.call.duration, by the name of the request (requests.measuresByName)"
+        ) { metrics in
+            metrics.durationsByName.sorted { $0.key < $1.key }.flatMap { readings(of: $0.value, [$0.key]) }
+        },
         Metric(
             "trunkline.request.rejections",
             .counter,
@@ -632,6 +637,13 @@ extension Metric {
     /// The values of `server.address` and `server.port`.
     static func attributes(of endpoint: Endpoint?) -> [String?] {
         [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
+    }
+
+    /// The durations of the calls that succeeded, and then of those that failed, by the code of the error.
+    private static func readings(of durations: Client.Metrics.CallDurations, _ values: [String?]) -> [Reading] {
+        let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
+        return [(values + [nil], .durations(durations.successes))]
+            + failed.sorted { $0.code < $1.code }.map { (values + [$0.code], .durations($0.durations)) }
     }
 
     // MARK: Counts by what happened

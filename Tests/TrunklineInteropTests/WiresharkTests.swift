@@ -21,6 +21,7 @@ struct WiresharkTests {
         $0.push = .types(2...9)
         $0.cancel = 10
     }
+    .namingRequests([0x410: "GetUser"])
 
     // Magic, type, length, serial, status, version, body, CRC-32 of the body, type.
     private static let request = hex("cafe 0410 160000 0000000000000010 0000 03 68656c6c6f 3610a686 0410")
@@ -50,6 +51,7 @@ struct WiresharkTests {
             ]
         )
         let columns = try await Self.run(["-T", "fields", "-e", "_ws.col.Info"])
+        #expect(columns.contains { $0.contains("request type 0x410 (GetUser) serial 1152921504606846976") })
         #expect(columns.contains { $0.contains("error response type 0x410 serial 1152921504606846976 status 7") })
         #expect(columns.last?.contains("illegal length") == true)
     }

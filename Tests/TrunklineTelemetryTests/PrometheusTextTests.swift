@@ -248,6 +248,24 @@ import TrunklineTelemetry
         #expect(article.contains("A cluster has \(own) series, and \(count(cluster) - own) more for each server"))
     }
 
+    /// As many as those of the calls on one endpoint.
+    @Test func callsByNameHaveTheirMethodAndError() {
+        let name = "trunkline_request_duration_seconds"
+        let found = lines(of: [sampleSnapshot()], with: "\(name)_count")
+        let method = "trunkline_client_name=\"users\",rpc_method=\"GetUser\""
+        #expect(found == ["\(name)_count{\(method)} 4", "\(name)_count{\(method),error_type=\"timedOut\"} 1"])
+        var cluster = sampleCluster()
+        cluster.metrics.servers[0] = sampleServer(
+            "a.example:7000",
+            .serving,
+            responses: 10,
+            links: 2,
+            method: "GetUser"
+        )
+        let ofServer = lines(of: [cluster], with: "\(name)_count")
+        #expect(ofServer.count == 1 && ofServer.first?.contains("server_address=\"a.example\"") == true)
+    }
+
     /// What is not used has no series, and all of them from its first use.
     @Test func metricsOfWhatIsNotUsedBeginWithItsUse() {
         var metrics = Client.Metrics()

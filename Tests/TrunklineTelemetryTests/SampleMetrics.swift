@@ -15,6 +15,7 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     for milliseconds in [1, 4, 5, 100, 20_000] { durations.all.record(.milliseconds(milliseconds)) }
     durations.failures[.timedOut, default: LatencyHistogram()].record(.seconds(20))
     metrics.durationsByEndpoint = ["users.example:7000": durations]
+    metrics.durationsByName = ["GetUser": durations]
     metrics.queueDurations.record(.microseconds(20))
     (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (20, 15, ["type 0x1f": 5])
     metrics.connection.attempts = 3
@@ -45,7 +46,8 @@ func sampleServer(
     _ endpoint: Endpoint,
     _ state: Cluster.ServerMetrics.State,
     responses: Int,
-    links: Int
+    links: Int,
+    method: String? = nil
 ) -> Cluster.ServerMetrics {
     var total = Client.Metrics()
     (total.requests, total.responses) = (responses + 1, responses)
@@ -54,6 +56,7 @@ func sampleServer(
     for ended in [endpoint, nil] {
         total.durationsByEndpoint[ended, default: Client.Metrics.CallDurations()].all.record(.milliseconds(1))
     }
+    if let method { total.durationsByName[method] = total.durationsByEndpoint[endpoint] }
     return Cluster.ServerMetrics(
         endpoint: endpoint,
         state: state,

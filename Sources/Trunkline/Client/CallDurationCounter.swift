@@ -39,10 +39,7 @@ struct CallDurationCounter {
         if session == self.session {
             failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds)
         } else {
-            var call = Client.Metrics.CallDurations()
-            call.all.record(nanoseconds: nanoseconds)
-            call.failures[failure] = call.all
-            counted[key(of: session), default: .init()].merge(call)
+            counted[key(of: session), default: .init()].record(nanoseconds: nanoseconds, failure)
         }
     }
 
@@ -84,5 +81,15 @@ struct CallDurationCounter {
 
     private func key(of session: SessionID?) -> Endpoint? {
         draining.first { $0.session == session }?.endpoint
+    }
+}
+
+extension Client.Metrics.CallDurations {
+    /// Counts a call.
+    ///
+    /// - Parameter failure: Why it failed; `nil` if it succeeded.
+    mutating func record(nanoseconds: Int64, _ failure: ClientError.Code?) {
+        all.record(nanoseconds: nanoseconds)
+        if let failure { failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds) }
     }
 }

@@ -57,6 +57,11 @@ extension Client {
         public var failureDurations: [ClientError.Code: LatencyHistogram] {
             durationsByEndpoint.values.reduce(into: CallDurations()) { $0.merge($1) }.failures
         }
+        /// The time from the call to the end of each accepted request and message, with retries and waiting, by the name of
+        /// the request (``NamingCodec``), such as a JSON-RPC method. A request without a name is counted by its type
+        /// number, as `type 0x410`. Empty unless ``ClientOptions/Requests/measuresByName`` is set; then these are the calls
+        /// of ``callDurations``. At most 65 names: once 64 have been counted, `others` stands for every further one.
+        public var durationsByName: [String: CallDurations] = [:]
         /// How long each try of a request waited for a link or its turn: from the call, or from the end of the back-off
         /// before a retry. A try that was put on a link at once counts as zero. A try that ended while it waited is
         /// counted too, unless it ended in its back-off. Measured when the try ends.
@@ -165,11 +170,12 @@ extension Client {
             written.addClamped(other.written)
             failed.addClamped(other.failed)
             failures.addClamped(other.failures)
-            rejections.addClamped(other.rejections)
+            rejections.addNamed(other.rejections)
             refusals.addClamped(other.refusals)
             for (endpoint, durations) in other.durationsByEndpoint {
                 durationsByEndpoint[endpoint, default: CallDurations()].merge(durations)
             }
+            durationsByName.addNamed(other.durationsByName) { $0 = ($0 ?? CallDurations()).merging($1) }
             queueDurations.merge(other.queueDurations)
             tryDurations.merge(other.tryDurations)
             retries.addClamped(other.retries)
@@ -189,7 +195,7 @@ extension Client {
             undecodableResponses.addClamped(other.undecodableResponses)
             pushes.addClamped(other.pushes)
             pushesDelivered.addClamped(other.pushesDelivered)
-            pushesDroppedByStream.addClamped(other.pushesDroppedByStream)
+            pushesDroppedByStream.addNamed(other.pushesDroppedByStream)
             serving.merge(other.serving)
             unexpectedFrames.addClamped(other.unexpectedFrames)
             cache.merge(other.cache)
@@ -223,7 +229,7 @@ extension Client {
             public var description: String { "\(code) (\(fate.text))" }
         }
 
-        /// The durations of calls that ended on the links to one endpoint.
+        /// The durations of calls that ended on the links to one endpoint, or of calls with one name.
         public struct CallDurations: Sendable, Hashable {
             /// The durations of all these calls.
             public var all = LatencyHistogram()
@@ -239,6 +245,11 @@ extension Client {
                 for (code, durations) in other.failures {
                     failures[code, default: LatencyHistogram()].merge(durations)
                 }
+            }
+
+            fileprivate consuming func merging(_ other: CallDurations) -> CallDurations {
+                merge(other)
+                return self
             }
 
             /// The durations of the calls that succeeded.

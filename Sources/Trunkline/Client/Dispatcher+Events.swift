@@ -144,7 +144,7 @@ extension Dispatcher {
         at now: Instant
     ) {
         if ledger.succeeded(request, waiter, at: now) { keepTimeline(of: id, request, waiter, position, at: now) }
-        ledger.forgetName(of: id)
+        ledger.endName(of: id, request, at: now)
     }
 
     @inline(never)

@@ -23,6 +23,7 @@ extension Dispatcher {
         (metrics.failures, metrics.refusals) = (ledger.failures, ledger.refusals)
         metrics.rejections = ledger.rejections
         metrics.durationsByEndpoint = ledger.callDurations.byEndpoint
+        metrics.durationsByName = ledger.durationsByName
         metrics.tryDurations = ledger.tryDurations.histogram
         metrics.queueDurations = ledger.queueDurations
         let atOnce = metrics.tryDurations.count - counters.triesQueued

@@ -72,7 +72,13 @@ struct Dispatcher {
         isMember = connection.options.membership != nil
         let options = connection.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
-        ledger = RequestLedger(connection.observation, connection.recorder, codec, on: loop)
+        ledger = RequestLedger(
+            connection.observation,
+            connection.recorder,
+            codec,
+            measuresByName: options.measuresByName,
+            on: loop
+        )
         retries = RetryRules(
             account: options.retryBudget.map { RetryAccount($0) },
             generator: SeededGenerator(seed: loop.randomSeed())

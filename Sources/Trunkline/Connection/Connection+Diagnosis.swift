@@ -133,8 +133,8 @@ extension Connection {
             lastEncodingFailure = other.lastEncodingFailure ?? lastEncodingFailure
             attemptFailures.addClamped(other.attemptFailures)
             losses.addClamped(other.losses)
-            addressFailures.addClamped(other.addressFailures)
-            linkEndReasons.addClamped(other.linkEndReasons)
+            addressFailures.addNamed(other.addressFailures)
+            linkEndReasons.addNamed(other.linkEndReasons)
             connectDurations.merge(other.connectDurations)
             handshakeDurations.merge(other.handshakeDurations)
             pingDurations.merge(other.pingDurations)

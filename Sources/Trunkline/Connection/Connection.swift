@@ -138,9 +138,8 @@ public actor Connection {
         self.loop = loop
         self.options = options
         let quarantine = options.requests.quarantine
-        let channels = codec.matching == .inOrderByChannel ? codec.base as? any ChannelCodec : nil
         recorder = options.recorderSettings?
-            .makeRecorder(of: endpoints, quarantine: quarantine, channels: channels, on: loop)
+            .makeRecorder(of: endpoints, quarantine: quarantine, codec: codec, on: loop)
         observation = Observation(options, of: endpoints, recorder, on: loop)
         rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
         self.frameUse = frameUse

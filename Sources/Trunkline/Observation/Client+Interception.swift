@@ -7,7 +7,7 @@ extension Client {
         _ options: ResolvedOptions
     ) -> InterceptedCall {
         let timeLeft = options.deadline.map { $0.since(options.accepted) }
-        let call = ClientCall(form: form, request: Request(frame), timeLeft: timeLeft)
+        let call = ClientCall(form: form, request: Request(frame), timeLeft: timeLeft, codec: codec)
         return InterceptedCall(call, by: self.options.interceptors)
     }
 

@@ -332,6 +332,7 @@ extension ClientEvent {
         func error(_ error: ClientError) -> [(name: String, value: Value)] {
             [("code", .text("\(error.code)")), ("fate", .text("\(error.fate)")), ("message", .text(error.message))]
                 + (error.cause.map { [("cause", .text(LogText.of($0).asMessage))] } ?? [])
+                + (error.requestName.map { [("name", .text($0))] } ?? [])
         }
         switch content {
         case .requestsAccepted(let requests): return [("ids", list(requests.map(\.id)))]

@@ -75,6 +75,12 @@ public struct ClientCall: Sendable {
     public var answer: Response?
     /// Whether completions receive the timeline of the request. Default false.
     public var recordsTimeline = false
+    /// The codec of the client.
+    let codec: ProtocolCodec
+
+    /// The name of ``request``, as the codec gives it (``NamingCodec``), such as a JSON-RPC method: for spans and metrics by
+    /// method. `nil` if it has none. It is made by each access, with control characters escaped, and at most 64 characters.
+    public var requestName: String? { codec.name(of: request.frame) }
 }
 
 /// A call that has passed the interceptors.

@@ -8,6 +8,9 @@ package protocol ClientRecorder: AnyObject, Sendable {
     /// The client that is recorded, not retained; `nil` for a connection without a client.
     var client: (any RecordedClient)? { get set }
 
+    /// The request `id`, whose call follows, has a name that its type number does not tell.
+    func name(_ name: String, of id: RequestID)
+
     /// The event loop has received a call.
     func call(
         _ id: RequestID,
@@ -50,11 +53,11 @@ package protocol RecorderSettings: Sendable {
     ///
     /// - Parameters:
     ///   - quarantine: How long the serial of an abandoned request is held.
-    ///   - channels: Tells the channel of a frame, if responses are matched by channel.
+    ///   - codec: Tells the channel of a frame and the name of a request.
     func makeRecorder(
         of endpoints: [Endpoint],
         quarantine: Duration,
-        channels: (any ChannelCodec)?,
+        codec: ProtocolCodec,
         on loop: any EventLoop
     ) -> any ClientRecorder
 }
@@ -72,14 +75,16 @@ package struct RecordedRequest: Sendable {
     package let id: RequestID
     /// The type number of the request.
     package let type: UInt32
+    /// Its name; `nil` if it has none, or if its type number tells it.
+    package let name: String?
     /// The session of its link; `nil` if it is on no link.
     package let session: SessionID?
     /// The number that identifies its response on that link: its serial number or, if responses are matched in order,
     /// its place among the requests of the link; 0 if it is on no link.
     package let number: SerialNumber
 
-    package init(id: RequestID, type: UInt32, session: SessionID?, number: SerialNumber) {
-        (self.id, self.type, self.session, self.number) = (id, type, session, number)
+    package init(id: RequestID, type: UInt32, name: String? = nil, session: SessionID?, number: SerialNumber) {
+        (self.id, self.type, self.name, self.session, self.number) = (id, type, name, session, number)
     }
 }
 
@@ -91,10 +96,12 @@ extension Dispatcher {
     fileprivate var pendingRequests: [RecordedRequest] {
         requests.ids.compactMap { id in
             guard let facts = requests[id] else { return nil }
+            let name = ledger.keptName(of: id)
             switch facts.place {
-            case .waiting, .delayed: return RecordedRequest(id: id, type: facts.type, session: nil, number: 0)
+            case .waiting, .delayed:
+                return RecordedRequest(id: id, type: facts.type, name: name, session: nil, number: 0)
             case .onLink(let session, .response(let number)):
-                return RecordedRequest(id: id, type: facts.type, session: session, number: number)
+                return RecordedRequest(id: id, type: facts.type, name: name, session: session, number: number)
             case .onLink(_, .written): return nil
             }
         }

@@ -34,15 +34,30 @@ struct RequestLedger {
     /// The times without a ready link.
     private var linkGaps = LinkGaps()
     private let codec: ProtocolCodec
-    /// Whether the names of requests are kept: only for observers of failures, and if the type does not decide them.
+    /// Whether the names of requests are kept: only for observers of failures, a recorder and metrics, and if the type does
+    /// not decide them.
     let keepsNames: Bool
-    /// The names of the requests that have not ended.
+    /// Whether calls are measured by their names.
+    private let measuresByName: Bool
+    /// Whether anything is to be done with a name when its request ends.
+    private let endsNames: Bool
     private var names = Rare<Names>()
     /// The limit because of which requests wait, as told to the observers.
     private var limit: ClientEvent.Limit?
 
     private struct Names: EmptyInitializable, Sendable {
+        /// The names of the requests that have not ended.
         var byID = SequentialMap<String>()
+        /// The durations of all calls by their names.
+        var durations: [String: Client.Metrics.CallDurations] = [:]
+        /// The names under which calls of these types are measured, if the type decides them: the latest, as many as there
+        /// are names.
+        var byType: [UInt32: String] = [:]
+    }
+
+    /// The durations of all calls by the name of their request; empty if they are not measured by it.
+    var durationsByName: [String: Client.Metrics.CallDurations] {
+        names.isInitial ? [:] : names.value.durations
     }
 
     /// The counts of `Client.Metrics` that are plain numbers, under the same names.
@@ -61,10 +76,14 @@ struct RequestLedger {
         _ observation: Observation?,
         _ recorder: (any ClientRecorder)?,
         _ codec: ProtocolCodec,
+        measuresByName: Bool,
         on loop: any EventLoop
     ) {
         (self.observation, self.recorder, self.codec, self.loop) = (observation, recorder, codec, loop)
-        keepsNames = codec.namesEachRequest && observation?.wants(.failures) == true
+        self.measuresByName = measuresByName
+        let needsNames = measuresByName || recorder != nil || observation?.wants(.failures) == true
+        keepsNames = codec.namesEachRequest && needsNames
+        endsNames = keepsNames || measuresByName
         tellsRequests = observation?.wantsRequests == true
     }
 
@@ -93,18 +112,56 @@ struct RequestLedger {
     /// Keeps the name of a request that is about to be accepted, if `keepsNames`.
     @inline(never)
     mutating func keepName(of frame: Frame, _ id: RequestID) {
-        if let name = codec.name(of: frame) { names.value.byID.insert(name, for: id.number) }
+        guard let name = codec.name(of: frame) else { return }
+        recorder?.name(name, of: id)
+        names.value.byID.insert(name, for: id.number)
     }
+
+    /// The name of a request that has not ended, if names are kept and it has one.
+    func keptName(of id: RequestID) -> String? { keepsNames ? names.value.byID.read(id.number) { copy $0 } : nil }
 
     /// The name of a request, if it has one and is known.
     private func name(of id: RequestID, type: UInt32) -> String? {
-        if keepsNames { return names.value.byID.read(id.number) { copy $0 } }
+        if keepsNames { return keptName(of: id) }
         return codec.namesEachRequest ? nil : codec.name(of: Frame(.request, type: type))
     }
 
-    /// Forgets the name of a request that has ended.
+    /// Forgets the name of a request that has ended, and measures the call by it.
+    ///
+    /// - Parameter failure: Why it failed; `nil` if it was answered or, for a one-way message, written.
     @inline(__always)
-    mutating func forgetName(of id: RequestID) { if keepsNames { _ = names.value.byID.remove(id.number) } }
+    mutating func endName(
+        of id: RequestID,
+        _ request: RequestFacts,
+        _ failure: ClientError.Code? = nil,
+        at now: Instant
+    ) {
+        if endsNames { measureByName(id, request, failure, at: now) }
+    }
+
+    @inline(never)
+    private mutating func measureByName(
+        _ id: RequestID,
+        _ request: RequestFacts,
+        _ failure: ClientError.Code?,
+        at now: Instant
+    ) {
+        let known = keepsNames ? names.value.byID.remove(id.number) : nil
+        guard measuresByName else { return }
+        let name = names.value.durations.countedName(known ?? measuredName(ofType: request.type))
+        let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
+        names.value.durations[name, default: Client.Metrics.CallDurations()].record(nanoseconds: nanoseconds, failure)
+    }
+
+    /// The name under which calls of `type` are measured that have no name of their own.
+    private mutating func measuredName(ofType type: UInt32) -> String {
+        if let name = names.value.byType[type] { return name }
+        let name = codec.namesEachRequest ? nil : codec.name(of: Frame(.request, type: type))
+        let measured = name ?? "type 0x\(String(type, radix: 16))"
+        if names.value.byType.count >= 64 { names.value.byType = [:] }
+        names.value.byType[type] = measured
+        return measured
+    }
 
     /// Whether no name is kept.
     var isWithoutNames: Bool { !names.value.byID.hasValue { _ in true } }
@@ -270,7 +327,7 @@ struct RequestLedger {
         noteTry(of: request, from: waiter.tracked?.rested, at: now)
         let timeline = timeline(of: id, request, waiter, onLink, failure, at: now)
         keep(timeline, for: waiter, at: now)
-        forgetName(of: id)
+        endName(of: id, request, failure.code, at: now)
         return error.with(timeline)
     }
 

@@ -142,7 +142,7 @@ private struct RecordingCapture {
             requests[id] = SentRequest(
                 link: link,
                 packet: file.packetCount + 1,
-                description: "type 0x\(String(header.type, radix: 16)) serial \(header.serial)"
+                description: "\(header.shownName) serial \(header.serial)"
             )
         }
         let output: SendBuffer
@@ -186,7 +186,9 @@ private struct RecordingCapture {
             throw FrameError(.illegalLength, "the capture has no room left")
         }
         var codec = side == .client ? links[link].client : links[link].server
-        let frame = header.frame(&padding) { [layout = codec.base as? FrameLayout] in layout?.size(ofField: $0) }
+        let frame = header.frame(&padding, named: self.codec) { [layout = codec.base as? FrameLayout] in
+            layout?.size(ofField: $0)
+        }
         var output = SendBuffer()
         try codec.encode(frame, into: &output)
         if output.isEmpty { throw FrameError(.malformed, "the codec wrote no bytes for it") }
@@ -374,8 +376,11 @@ extension Recording.Header {
     /// The header in words, for comments.
     fileprivate var summary: String {
         let status = status != 0 || isErrorResponse ? " status \(status)" : ""
-        return "\(kind) type 0x\(String(type, radix: 16)) serial \(serial)\(status) (\(bodyCount) bytes)"
+        return "\(kind) \(shownName) serial \(serial)\(status) (\(bodyCount) bytes)"
     }
+
+    /// The name of a request or, if it has none, its type. The text of a recording may contain any name.
+    fileprivate var shownName: String { name?.escaped(upTo: 64) ?? "type 0x\(String(type, radix: 16))" }
 }
 
 extension Recording.Event {

@@ -190,8 +190,23 @@ extension LayoutMembers {
             try members.finish()
             layout = try layout.validatingRoles { $0 = roles }
         }
+        if let names = take("namingRequests") { layout = layout.namingRequests(try Self.requestNames(names)) }
         if let size = take("maximumFrameSize") { layout.maximumFrameSize = try size.integer() }
         return layout
+    }
+
+    /// The names of types of requests, whose members are the types.
+    private static func requestNames(_ element: LayoutElement) throws(LayoutError) -> [UInt32: String] {
+        var members = try LayoutMembers(element)
+        var names: [UInt32: String] = [:]
+        for member in members.names {
+            guard let name = members.take(member) else { continue }
+            let type: UInt32 = try LayoutElement(.text(member), at: name.path).integer()
+            guard names.updateValue(try name.text, forKey: type) == nil else {
+                throw name.error("the type has a name already")
+            }
+        }
+        return names
     }
 
     /// A function, because the range must have a type here.

@@ -20,6 +20,8 @@ extension Recording {
             /// The session of its link; `nil` if it was on no link.
             package let session: SessionID?
             package let type: UInt32
+            /// The name of the request, if it has one and is known.
+            package var name: String?
             /// 0 if it was on no link, if it is not known, and if responses are matched in order.
             package let serial: SerialNumber
             /// How long ago its caller had stopped waiting, if its serial was still held; otherwise `nil`.
@@ -71,7 +73,15 @@ extension Recording.Beginning {
         let open = end.requests.filter { !trail.known.contains($0.id) }
         for request in open {
             guard let session = request.session, sessions.contains(session), !trail.isInOrder else { continue }
-            requests.append(Request(id: request.id, session: session, type: request.type, serial: request.number))
+            requests.append(
+                Request(
+                    id: request.id,
+                    session: session,
+                    type: request.type,
+                    name: request.name,
+                    serial: request.number
+                )
+            )
         }
         for (id, request) in end.abandoned.sorted(by: { $0.key < $1.key }) where request.time < start {
             guard sessions.contains(request.session), !trail.isInOrder else { continue }
@@ -90,7 +100,9 @@ extension Recording.Beginning {
             requests.append(Request(id: id, session: nil, type: trail.anyType, serial: 0))
         }
         for request in open where request.session == nil {
-            requests.append(Request(id: request.id, session: nil, type: request.type, serial: 0))
+            requests.append(
+                Request(id: request.id, session: nil, type: request.type, name: request.name, serial: 0)
+            )
         }
     }
 
@@ -177,7 +189,7 @@ extension Recording.Beginning {
                 usedPlaces.insert(Place(session: header.session, serial: header.serial))
                 // A message without a response has no serial.
                 guard let id = header.id, known.insert(id).inserted, isInOrder || header.serial != 0 else { return }
-                waiting.append(Request(id: id, session: nil, type: header.type, serial: 0))
+                waiting.append(Request(id: id, session: nil, type: header.type, name: header.name, serial: 0))
             case .received(let header):
                 guard header.kind == .response, sessions.contains(header.session) else { return }
                 if isInOrder {
@@ -292,6 +304,7 @@ extension Recording.Beginning.Request {
         add("id", id?.number ?? 0)
         add("session", session?.number ?? 0)
         add("type", type)
+        if let name { members.append("\"name\":\(JSONText.quoted(name))") }
         add("serial", serial)
         if let abandonedFor { members.append("\"abandoned\":\(abandonedFor.clampedNanoseconds.asSeconds)") }
         return "{\(members.joined(separator: ","))}"
@@ -302,6 +315,7 @@ extension Recording.Beginning.Request {
         self.id = id == 0 ? nil : RequestID(id)
         self.session = session == 0 ? nil : SessionID(session)
         type = try object.integer("type")
+        name = try object.member("name", "a text") { $0.text }
         serial = try object.integer("serial")
         abandonedFor = try object.nanoseconds("abandoned").map { .nanoseconds($0) }
     }

@@ -168,6 +168,7 @@ extension Recording.Entry {
             func add(_ name: String, _ value: some BinaryInteger) { if value != 0 { text += ",\"\(name)\":\(value)" } }
             add("id", header.id?.number ?? 0)
             add("type", header.type)
+            if let name = header.name { text += ",\"name\":\(JSONText.quoted(name))" }
             add("serial", header.serial)
             add("status", header.status)
             add("bytes", header.bodyCount)
@@ -186,7 +187,8 @@ extension Recording.Entry {
         switch content {
         case .call(let call):
             let timeout = call.timeout.map { ",\"timeout\":\($0.clampedNanoseconds.asSeconds)" } ?? ""
-            return "\"call\":\(call.id),\"type\":\(call.type),\"bytes\":\(call.bodyCount)\(timeout)"
+            let name = call.name.map { ",\"name\":\(JSONText.quoted($0))" } ?? ""
+            return "\"call\":\(call.id),\"type\":\(call.type)\(name),\"bytes\":\(call.bodyCount)\(timeout)"
                 + (call.isOneWay ? ",\"one_way\":true" : "") + (call.isOpen ? ",\"open\":true" : "")
         case .sent(let frame): return header(frame, "sent")
         case .received(let frame): return header(frame, "received")
@@ -218,6 +220,7 @@ extension Recording.Call {
         guard object["call"] != nil else { return nil }
         id = RequestID(try object.integer("call"))
         type = try object.integer("type")
+        name = try object.member("name", "a text") { $0.text }
         bodyCount = try object.integer("bytes", from: 0)
         timeout = try object.nanoseconds("timeout").map { .nanoseconds($0) }
         isOneWay = try object.flag("one_way")

@@ -98,6 +98,28 @@ extension Recording.Header {
         frame.isFateUnknown = marks.isFateUnknown
         return frame
     }
+
+    /// The frame with this header. If `codec` takes the name of requests from what was not recorded, the name stands in place
+    /// of the zeros: in a byte field of its size or, in a body of at most 64 KiB, at the beginning, before spaces. So `codec`
+    /// gives the frame the recorded name.
+    package func frame(
+        _ padding: inout RecordingPadding,
+        named codec: ProtocolCodec,
+        sizeOfField: (String) -> Int? = { _ in nil }
+    ) -> Frame {
+        let frame = frame(&padding, sizeOfField: sizeOfField)
+        guard kind == .request, codec.namesEachRequest, let name, codec.name(of: frame) != name else { return frame }
+        let text = Bytes(name)
+        for field in fields where field.value == .size(text.count) {
+            var named = frame
+            named[bytes: field.name] = text
+            if codec.name(of: named) == name { return named }
+        }
+        guard body == nil, text.count...65_536 ~= bodyCount else { return frame }
+        var named = frame
+        named.body = text + Bytes(repeating: 0x20, count: bodyCount - text.count)
+        return codec.name(of: named) == name ? named : frame
+    }
 }
 
 /// Makes bytes of which a recording has only the size, or the beginning.

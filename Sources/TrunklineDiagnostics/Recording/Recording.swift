@@ -36,6 +36,8 @@ public struct Recording: Sendable, Hashable {
         public let id: RequestID
         /// The type number of the request.
         public let type: UInt32
+        /// The name of the request (``/Trunkline/NamingCodec``), such as a JSON-RPC method; `nil` if it has none.
+        public internal(set) var name: String?
         /// The number of bytes in the body of the request.
         public let bodyCount: Int
         /// The time that the call had left until its deadline; `nil` for no limit.
@@ -48,12 +50,13 @@ public struct Recording: Sendable, Hashable {
         package init(
             id: RequestID,
             type: UInt32,
+            name: String? = nil,
             bodyCount: Int,
             timeout: Duration?,
             isOneWay: Bool,
             isOpen: Bool
         ) {
-            (self.id, self.type, self.bodyCount) = (id, type, bodyCount)
+            (self.id, self.type, self.name, self.bodyCount) = (id, type, name, bodyCount)
             (self.timeout, self.isOneWay, self.isOpen) = (timeout, isOneWay, isOpen)
         }
     }
@@ -68,6 +71,9 @@ public struct Recording: Sendable, Hashable {
         public let kind: Frame.Kind
         /// The type number of the frame.
         public let type: UInt32
+        /// The name of a request that was sent (``/Trunkline/NamingCodec``); `nil` if it has none or its call was
+        /// overwritten, and for other frames.
+        public internal(set) var name: String?
         /// The serial number of the frame.
         public let serial: SerialNumber
         /// The status code of the frame.
@@ -161,6 +167,7 @@ extension Recording {
     init(_ snapshot: FlightRecorder.Snapshot) {
         var entries: [Entry] = []
         var words = snapshot.words[...]
+        var names = RecordedNames(snapshot.codec)
         while let head = words.first {
             let size = Int(head >> 8 & 0xFFFF)
             guard size >= 2, size <= words.count, let tag = RecordWords.Tag(rawValue: UInt8(truncatingIfNeeded: head))
@@ -171,8 +178,15 @@ extension Recording {
             words = words.dropFirst(size)
             let time = Duration.nanoseconds(record.nanoseconds &- snapshot.start.nanoseconds)
             switch tag {
-            case .call: entries.append(Entry(time: time, content: .call(record.call)))
-            case .sent: entries.append(Entry(time: time, content: .sent(record.header)))
+            case .name: names.ofRequests[record.namedRequest] = record.text
+            case .call:
+                var call = record.call
+                call.name = names.name(of: call.id, type: call.type)
+                entries.append(Entry(time: time, content: .call(call)))
+            case .sent:
+                var header = record.header
+                if header.kind == .request { header.name = names.name(of: header.id, type: header.type) }
+                entries.append(Entry(time: time, content: .sent(header)))
             case .received: entries.append(Entry(time: time, content: .received(record.header)))
             case .event:
                 guard let object = JSONValue("{\(record.text)}"), let event = try? Event(object.members) else {
@@ -200,7 +214,16 @@ extension Recording {
             let abandoned = snapshot.abandoned.mapValues { request in
                 (session: request.session, time: request.since.since(snapshot.start))
             }
-            let end = Beginning.End(links: links, requests: snapshot.pendingRequests, abandoned: abandoned)
+            let pending = snapshot.pendingRequests.map { request in
+                RecordedRequest(
+                    id: request.id,
+                    type: request.type,
+                    name: request.name ?? names.name(ofType: request.type),
+                    session: request.session,
+                    number: request.number
+                )
+            }
+            let end = Beginning.End(links: links, requests: pending, abandoned: abandoned)
             beginning = Beginning(of: entries, endpoints: beginning.endpoints, end)
         }
         self.init(start: snapshot.unixStart, isComplete: !snapshot.hasOverwritten, entries: entries, beginning)
@@ -213,6 +236,8 @@ extension Recording {
         init(_ words: [UInt64]) { self.words = words }
 
         var nanoseconds: Int64 { Int64(bitPattern: words[1]) }
+        /// The request that has the name in the text.
+        var namedRequest: RequestID { RequestID(word(1)) }
         private var flags: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 24) }
         private var type: UInt32 { UInt32(truncatingIfNeeded: words[0] >> 32) }
 
@@ -254,11 +279,35 @@ extension Recording {
     }
 }
 
+/// The names of requests, for a recording.
+private struct RecordedNames {
+    /// The names that each request has of its own.
+    var ofRequests: [RequestID: String] = [:]
+    private let codec: ProtocolCodec
+    private var ofTypes: [UInt32: String?] = [:]
+
+    init(_ codec: ProtocolCodec) { self.codec = codec }
+
+    mutating func name(of id: RequestID?, type: UInt32) -> String? {
+        id.flatMap { ofRequests[$0] } ?? name(ofType: type)
+    }
+
+    /// The name of requests of `type`, if the type decides it.
+    mutating func name(ofType type: UInt32) -> String? {
+        if codec.namesEachRequest { return nil }
+        if let known = ofTypes[type] { return known }
+        let name = codec.name(of: Frame(.request, type: type))
+        ofTypes[type] = .some(name)
+        return name
+    }
+}
+
 extension Recording.Content {
-    /// The content with the fields and the body of `object`.
+    /// The content with the name, the fields and the body of `object`.
     func with(_ object: JSONValue) throws(RecordingMistake) -> Recording.Content {
         func complete(_ header: Recording.Header) throws(RecordingMistake) -> Recording.Header {
             var header = header
+            header.name = try object.member("name", "a text") { $0.text } ?? header.name
             header.marks = try Recording.Marks(object)
             let fields = try object.member("fields", "an object") { fields -> [(name: String, value: JSONValue)]? in
                 if case .object(let members) = fields { members } else { nil }

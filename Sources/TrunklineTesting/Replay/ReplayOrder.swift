@@ -112,6 +112,7 @@ extension Recording.Call {
         return Recording.Call(
             id: id,
             type: type,
+            name: name,
             bodyCount: bodyCount,
             timeout: timeout,
             isOneWay: isOneWay,

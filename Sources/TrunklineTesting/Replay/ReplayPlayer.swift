@@ -38,6 +38,7 @@ final class ReplayPlayer {
     private let network: SimulatedNetwork
     private let script: ReplayScript
     private let client: Client
+    private let codec: ProtocolCodec
     private let servers: [Endpoint: LoopbackServer]
     private let padding: Lock<RecordingPadding>
     /// Only those that are cancelled: a handle keeps the response.
@@ -52,11 +53,12 @@ final class ReplayPlayer {
     init(
         _ script: ReplayScript,
         _ client: Client,
+        _ codec: ProtocolCodec,
         _ servers: [Endpoint: LoopbackServer],
         _ padding: Lock<RecordingPadding>,
         in network: SimulatedNetwork
     ) {
-        (self.script, self.client, self.servers) = (script, client, servers)
+        (self.script, self.client, self.codec, self.servers) = (script, client, codec, servers)
         (self.padding, self.network) = (padding, network)
     }
 
@@ -129,7 +131,7 @@ final class ReplayPlayer {
     }
 
     private func make(_ call: ReplayScript.Call) async {
-        let request = padding.withLock { call.request(&$0) }
+        let request = padding.withLock { [codec] in call.request(&$0, codec) }
         let timeout = call.timeout.map { Timeout.after($0) } ?? .never
         if call.isOneWay {
             try? await client.enqueue(request, timeout: timeout)
@@ -155,8 +157,8 @@ final class ReplayPlayer {
 
 extension ReplayScript.Call {
     /// The request of the call, with what was recorded of its frame.
-    fileprivate func request(_ padding: inout RecordingPadding) -> Request {
-        guard var frame = header?.frame(&padding) else {
+    fileprivate func request(_ padding: inout RecordingPadding, _ codec: ProtocolCodec) -> Request {
+        guard var frame = header?.frame(&padding, named: codec) else {
             return Request(type: type, body: padding.padded(nil, to: bodyCount))
         }
         frame.serial = 0

@@ -32,10 +32,10 @@ public struct Replay: Sendable {
     /// same as in the original. Times are not compared, and neither are calls that had not ended at the end of the
     /// original (`pending`).
     public var differences: [String] {
-        let (was, now) = (original.outcomesInOrder, replayedOutcomes)
+        let (was, now, names) = (original.outcomesInOrder, replayedOutcomes, original.names)
         var differences = was.compactMap { id, outcome -> String? in
             guard outcome != .pending, let other = now[id], other != outcome else { return nil }
-            return "call \(id): was \(outcome), now \(other)"
+            return "call \(id)\(names[id].map { " (\($0))" } ?? ""): was \(outcome), now \(other)"
         }
         if was.count != now.count { differences.append("calls: \(was.count) were made, now \(now.count)") }
         if !recording.isComplete { differences.append("the recording of the replay is not complete") }
@@ -55,8 +55,9 @@ extension SimulatedNetwork {
     ///
     /// A new client makes the recorded calls at their times, and cancels those that were cancelled. The servers reply to
     /// each request when they did, and send their pushes, pings and announcements. Attempts fail, and links end, as they
-    /// did. What was not recorded of bodies and byte fields is filled with zeros. The client waits between its attempts as
-    /// long as it did. A half-open link ends when it did, if the options end it within a second of that.
+    /// did. What was not recorded of bodies and byte fields is filled with zeros, or with the name of the request. The
+    /// client waits between its attempts as long as it did. A half-open link ends when it did, if the options end it
+    /// within a second of that.
     ///
     /// Requests that were not recorded, such as further retries, are answered like the latest request of their type that
     /// was answered, while the server answers.
@@ -114,7 +115,8 @@ extension SimulatedNetwork {
         (conditions.latency, conditions.resolutionDelay) = (.zero...(.zero), .zero...(.zero))
         conditions.fragmentation = 0
         setConditions(conditions)
-        let isInOrder = ProtocolCodec(codec).matching == .inOrder
+        let protocolCodec = ProtocolCodec(codec)
+        let isInOrder = protocolCodec.matching == .inOrder
         var servers: [Endpoint: LoopbackServer] = [:]
         for endpoint in script.endpoints {
             prepare(endpoint, script.attempts[endpoint] ?? [])
@@ -140,7 +142,7 @@ extension SimulatedNetwork {
             options: replayed(options, script, recording, time),
             on: loops
         )
-        let player = ReplayPlayer(script, client, servers, padding, in: self)
+        let player = ReplayPlayer(script, client, protocolCodec, servers, padding, in: self)
         try await player.begin(options, at: time)
         let lastBefore = await client.diagnostics.recording?.lastCall ?? RequestID(0)
         let made = script.calls
@@ -219,6 +221,15 @@ extension Recording {
             else { return nil }
             return (entry.time, "\(phase.rawValue) \(cause.rawValue)")
         }
+    }
+
+    /// The names of the calls that have one.
+    fileprivate var names: [RequestID: String] {
+        let named = entries.compactMap { entry -> (RequestID, String)? in
+            guard case .call(let call) = entry.content, let name = call.name else { return nil }
+            return (call.id, name.escaped(upTo: 64))
+        }
+        return Dictionary(named) { first, _ in first }
     }
 
     fileprivate var lastCall: RequestID? {

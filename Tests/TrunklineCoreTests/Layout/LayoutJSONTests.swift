@@ -10,20 +10,21 @@ struct LayoutJSONTests {
     private func description(_ layout: FrameLayout) -> [String] {
         [
             layout.byteTable, "\(layout.request.shape.fields)", "\(layout.response.shape.fields)",
-            "\(layout.declared)", "\(layout.maximumFrameSize)",
+            "\(layout.declared)", "\(layout.maximumFrameSize)", "\(layout.requestNames.sorted { $0.key < $1.key })",
             "\(layout.ping(number: 3).map { "\($0) \($0.body)" } ?? "")",
         ]
     }
 
     @Test(arguments: [
         (
-            FrameLayout.standard,
+            FrameLayout.standard.namingRequests([0x410: "GetUser", 1041: "SetUser"]),
             """
             {
               "fields": [{"type": 4}, {"serial": 4}, {"length": 4, "counting": "body"}, {"body": true}],
               "roles": {
                 "ping": 1, "push": "0x2...0x400", "cancel": "0x401", "part": "0x404", "window": "0x405", "serials": "50..."
-              }
+              },
+              "namingRequests": {"comment": "two of them", "0x410": "GetUser", "1041": "SetUser"}
             }
             """
         ),
@@ -222,6 +223,12 @@ struct LayoutJSONTests {
         (#"{"fields": [\#(fields)], "roles": {"push": {"bits": "1...0"}}}"#, "roles.push.bits: an integer or a range"),
         (#"{"fields": [\#(fields)], "requiringBody": 256}"#, "role bodies: "),
         (#"{"fields": [\#(fields)], "maximumFrameSize": 1.5}"#, "maximumFrameSize: an integer from"),
+        (#"{"fields": [\#(fields)], "namingRequests": {"Get": "1"}}"#, "namingRequests.Get: an integer from 0 to 429"),
+        (#"{"fields": [\#(fields)], "namingRequests": {"1": 1}}"#, "namingRequests.1: a text is expected"),
+        (
+            #"{"fields": [\#(fields)], "namingRequests": {"1": "a", "0x01": "b"}}"#,
+            "namingRequests.0x01: the type has a name already"
+        ),
     ])
     func aMistakeInJSONIsNamed(text: String, message: String) {
         let error = #expect(throws: LayoutError.self) { try FrameLayout(json: text) }

@@ -203,6 +203,23 @@ struct LayoutPrintingTests {
         }
     }
 
+    @Test func dissectorNamesRequests() {
+        let layout = FrameLayout.standard.namingRequests([0x411: "Set\"User\n", 0x410: "GetUser"])
+        let text = layout.wiresharkDissector(name: "acme", port: 1)
+        for lines in [
+            "local request_names = {\n    [1040] = \"GetUser\",\n    [1041] = \"Set\\\"User\\\\n\",\n}\n",
+            """
+                    if seen.type then text = text .. string.format(" type 0x%x", seen.type) end
+                    local name = is_request and request_names[seen.type]
+                    if name then text = text .. " (" .. name .. ")" end
+                    if seen.serial then
+            """,
+        ] {
+            #expect(text.contains(lines), "\(lines)\n\(text)")
+        }
+        #expect(!FrameLayout.standard.wiresharkDissector(name: "acme", port: 1).contains("request_names"))
+    }
+
     @Test func namesThatWiresharkDoesNotAcceptAreChanged() {
         let layout = FrameLayout {
             Field.type(UInt8.self)

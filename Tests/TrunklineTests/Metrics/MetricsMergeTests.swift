@@ -13,6 +13,7 @@ struct MetricsMergeTests {
         metrics.durationsByEndpoint[endpoint] = Client.Metrics.CallDurations()
         metrics.durationsByEndpoint[endpoint]?.all = durations
         metrics.durationsByEndpoint[endpoint]?.failures = [.timedOut: durations]
+        metrics.durationsByName["GET"] = metrics.durationsByEndpoint[endpoint]
         (metrics.queueDurations, metrics.tryDurations) = (durations, durations)
         (metrics.retries, metrics.retriesRefused, metrics.failedMessages) = (6, 7, 8)
         metrics.repetitions = 36
@@ -242,5 +243,29 @@ struct MetricsMergeTests {
         #expect(total.connection.state == metrics.connection.state && total.connection.stateCounts == ["ready": 1])
         #expect(total.requests == 20 && total.pending == 9)
         #expect(total.connection.turnDurations == metrics.connection.turnDurations)
+    }
+
+    /// The names may come from a server, and the metrics of a cluster add those of every link that it has had.
+    @Test func namesStayBounded() {
+        var sum = Client.Metrics()
+        for link in 0..<10 {
+            var metrics = Client.Metrics()
+            for number in 0..<40 {
+                let name = "\(link).\(number)"
+                metrics.rejections.count(name)
+                metrics.connection.linkEndReasons.count(name)
+                metrics.connection.addressFailures.count(name)
+                metrics.pushesDroppedByStream.count(name)
+                metrics.durationsByName[name, default: .init()].all.record(.milliseconds(1))
+            }
+            sum.merge(metrics)
+        }
+        for counts in [
+            sum.rejections, sum.connection.linkEndReasons, sum.connection.addressFailures, sum.pushesDroppedByStream,
+            sum.durationsByName.mapValues(\.all.count),
+        ] {
+            #expect(counts.count == 65 && counts["others"] == 400 - 64)
+            #expect(counts["0.39"] == 1 && counts["9.0"] == nil)
+        }
     }
 }

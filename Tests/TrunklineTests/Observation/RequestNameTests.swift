@@ -119,6 +119,99 @@ struct RequestNameTests {
         static func decode(_ response: Response) -> Bytes { response.body }
     }
 
+    // MARK: Metrics
+
+    @Test func callsAreMeasuredByName() throws {
+        try run {
+            $0.requests.measuresByName = true
+        } _: { _, client in
+            for number in 0..<3 { try await expectEcho("GET \(number)", by: client) }
+            _ = await client.send(all: [Request(body: "GET a"), Request(body: "PUT b"), Request(body: "BAD c")])
+            _ = await failure { () throws(ClientError) in try await client.send(Request(body: "SLOW d")) }
+            try await client.post(Request(body: "NOTE e"))
+            let metrics = await client.metrics
+            #expect(
+                metrics.durationsByName.mapValues { $0.all.count } == [
+                    "GET": 4, "PUT": 1, "BAD": 1, "SLOW": 1, "NOTE": 1,
+                ]
+            )
+            #expect(metrics.durationsByName["GET"]?.failures.isEmpty == true)
+            #expect(metrics.durationsByName["BAD"]?.failures.mapValues(\.count) == [.rejected: 1])
+            #expect(metrics.durationsByName["SLOW"]?.failures.mapValues(\.count) == [.timedOut: 1])
+            #expect(metrics.durationsByName["SLOW"]?.all.sum == .seconds(1))
+            var total = LatencyHistogram()
+            for durations in metrics.durationsByName.values { total.merge(durations.all) }
+            #expect(total == metrics.callDurations)
+        }
+    }
+
+    @Test func withoutTheOptionNothingIsMeasuredByName() throws {
+        try run { [asked] _, client in
+            try await expectEcho("GET 1", by: client)
+            #expect(await client.metrics.durationsByName.isEmpty)
+            #expect(asked.withLock { $0 } == 0)
+        }
+    }
+
+    /// The names of requests may come from a user.
+    @Test func namesThatAreMeasuredAreBounded() throws {
+        try run {
+            $0.requests.measuresByName = true
+        } _: { _, client in
+            for number in 0..<100 { try await expectEcho("VERB\(number) x", by: client) }
+            let metrics = await client.metrics
+            #expect(metrics.durationsByName.count == 65)
+            #expect(metrics.durationsByName["others"]?.all.count == 36)
+            #expect(metrics.durationsByName["VERB0"]?.all.count == 1 && metrics.durationsByName["VERB99"] == nil)
+        }
+    }
+
+    @Test func requestsWithoutANameAreMeasuredByTheirType() throws {
+        let layout = FrameLayout.standard.namingRequests([0x410: "GetUser"])
+        let options = ClientOptions { $0.requests.measuresByName = true }
+        try simulate(speaking: layout, options: options) { _, client in
+            for type: UInt32 in [0x410, 0x410, 0x411] { _ = try await client.send(Request(type: type)) }
+            #expect(await client.metrics.durationsByName.mapValues { $0.all.count } == ["GetUser": 2, "type 0x411": 1])
+            for type in UInt32(0x500)..<0x600 { _ = try await client.send(Request(type: type)) }
+            let metrics = await client.metrics
+            #expect(metrics.durationsByName.count == 65 && metrics.durationsByName["GetUser"]?.all.count == 2)
+            #expect(metrics.durationsByName["others"]?.all.count == 256 - 62)
+        }
+    }
+
+    /// For spans, and for metrics of an interceptor's own.
+    @Test func interceptorsSeeTheName() throws {
+        struct Naming: ClientInterceptor {
+            let names = Lock<[String?]>([])
+            func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion? {
+                names.withLock { $0.append(call.requestName) }
+                return nil
+            }
+        }
+        let naming = Naming()
+        try run {
+            $0.interceptors = [naming]
+        } _: { _, client in
+            try await expectEcho("GET 1", by: client)
+            try await client.post(Request(body: "NOTE\u{7} 2"))
+            #expect(naming.names.withLock { $0 } == ["GET", "NOTE\\u{7}"])
+        }
+    }
+
+    /// Observers read the names in the fields of events.
+    @Test func eventsOfFailuresHaveTheName() throws {
+        let collector = EventCollector([.failures])
+        try run {
+            $0.observers = [collector]
+        } _: { _, client in
+            _ = await failure { () throws(ClientError) in try await client.send(Request(body: "SLOW secret")) }
+            let event = collector.events.first { $0.name == "request.failed" }
+            #expect(event?.fields.first { $0.name == "name" }?.value == .text("SLOW"))
+        }
+    }
+
+    // MARK: Typed requests
+
     @Test func aTypedRequestHasANameOfItsOwn() throws {
         try run { _, client in
             let error = await failure { () throws(ClientError) in _ = try await client.send(Slow()) }

@@ -52,6 +52,81 @@ import TrunklineTesting
         }
     }
 
+    /// Frames with serials, whose first word is their name.
+    private struct VerbCodec: FrameCodec, NamingCodec, ServerSideCodec {
+        var base: any FrameCodec = FrameLayout.standard
+
+        var matching: ResponseMatching { base.matching }
+        func serverSide() -> any FrameCodec { VerbCodec(base: FrameLayout.standard.serverSide()) }
+        func name(of request: Frame) -> String? { String(request.body).split(separator: " ").first.map(String.init) }
+        mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { try base.decode(&input) }
+        mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
+            try base.encode(frame, into: &output)
+        }
+    }
+
+    private static let lines = DelimitedCodec(delimiter: "\n", maximumFrameSize: 1000).namingRequests { request in
+        String(request.body).split(separator: " ").first.map(String.init)
+    }
+
+    /// Calls and requests had the type 0 only.
+    @Test func callsAndRequestsHaveTheirNames() throws {
+        let options = options {
+            $0.handshake.perform = { _ = try await $0.send(Request(body: "LOGIN secret")) }
+        }
+        let handler: LoopbackServer.Handler = { $0.body.starts(with: Array("SLOW".utf8)) ? .noReply : .echo }
+        try simulate(speaking: Self.lines, options: options, overTLS: false, handler: handler) { _, client in
+            _ = try await client.send(Request(body: "GET secret"))
+            _ = await client.send(all: [Request(body: "PUT secret"), Request(body: "\u{7}\" x")])
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Request(body: "SLOW secret"), timeout: .milliseconds(100))
+            }
+            #expect(error?.requestName == "SLOW")
+            let recording = try #require(await client.diagnostics.recording)
+            #expect(recording.calls.map(\.name) == ["GET", "PUT", "\\u{7}\"", "SLOW"])
+            let requests = recording.sent.filter { $0.kind == .request }
+            #expect(requests.map(\.name) == ["LOGIN", "GET", "PUT", "\\u{7}\"", "SLOW"])
+            #expect(recording.received.allSatisfy { $0.name == nil })
+            #expect(recording.events.first { $0.name == "request.failed" }?["name"] == .text("SLOW"))
+            let text = recording.jsonLines
+            #expect(text.contains("\"call\":1,\"type\":0,\"name\":\"GET\",\"bytes\":10") && !text.contains("secret"))
+            #expect(try Recording(jsonLines: text) == recording)
+            let capture = String(decoding: recording.pcapng(speaking: Self.lines), as: UTF8.self)
+            #expect(capture.contains("the request was sent in packet") && capture.contains(": SLOW serial 0"))
+        }
+    }
+
+    @Test func theTypeOfARequestTellsItsName() throws {
+        let layout = FrameLayout.standard.namingRequests([0x410: "GetUser"])
+        try simulate(speaking: layout, options: options(), overTLS: false) { _, client in
+            _ = try await client.send(Request(type: 0x410))
+            _ = try await client.send(Request(type: 0x411))
+            let recording = try #require(await client.diagnostics.recording)
+            #expect(recording.calls.map(\.name) == ["GetUser", nil])
+            #expect(recording.sent.filter { $0.kind == .request }.map(\.name) == ["GetUser", nil])
+            #expect(recording.received.allSatisfy { $0.name == nil })
+        }
+    }
+
+    /// What had not ended when its call was overwritten has its name in the first line.
+    @Test func theFirstLineNamesRequests() throws {
+        let options = options {
+            $0.recorder = .ring(bytes: 65_536)
+            $0.requests.maximumInFlight = 2
+        }
+        let handler: LoopbackServer.Handler = { $0.body.starts(with: Array("SLOW".utf8)) ? .noReply : .echo }
+        try simulate(speaking: VerbCodec(), options: options, overTLS: false, handler: handler) { _, client in
+            let slow = client.start(Request(body: "SLOW secret"), timeout: .never)
+            for _ in 0..<2000 { _ = try await client.send(Request(body: "GET secret")) }
+            let recording = try #require(await client.diagnostics.recording)
+            #expect(!recording.isComplete)
+            let head = recording.jsonLines.prefix { $0 != "\n" }
+            #expect(head.contains("\"name\":\"SLOW\""), "\(head)")
+            #expect(try Recording(jsonLines: recording.jsonLines) == recording)
+            slow.cancel()
+        }
+    }
+
     @Test func failuresAndLossesAreRecorded() throws {
         try simulate(options: options(), overTLS: false, handler: { _ in .noReply }) { service, client in
             let error = await failure { () throws(ClientError) in

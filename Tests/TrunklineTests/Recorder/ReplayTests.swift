@@ -37,6 +37,25 @@ import TrunklineTesting
         #expect(replay.recording.received.map(\.kind).contains(.push))
     }
 
+    /// The name is filled in where the codec finds it, because the bodies are not recorded.
+    @Test func requestsKeepTheirNames() throws {
+        let lines = DelimitedCodec(delimiter: "\n", maximumFrameSize: 1000).namingRequests { request in
+            String(request.body).split(separator: " ").first.map(String.init)
+        }
+        let options = ClientOptions { $0.liveness.maximumStalls = nil }
+        let handler: LoopbackServer.Handler = { $0.body.starts(with: Array("SLOW".utf8)) ? .noReply : .echo }
+        let replay = try replay(speaking: lines, options: options, handler: handler) { service, client in
+            for number in 0..<3 { _ = try await client.send(Request(body: Bytes("GET \(number)"))) }
+            _ = try? await client.send(Request(body: "SLOW secret"), timeout: .milliseconds(200))
+            try await service.network.clock.sleep(for: .seconds(1))
+        }
+        #expect(replay.differences == [])
+        let names = ["GET", "GET", "GET", "SLOW"]
+        #expect(replay.original.calls.map(\.name) == names && replay.recording.calls.map(\.name) == names)
+        let failed = replay.recording.events.filter { $0.name == "request.failed" }
+        #expect(failed.map { $0["name"] } == [.text("SLOW")])
+    }
+
     @Test func timeoutsCancellationsAndErrorsAreReplayed() throws {
         let replay = try replay(
             speaking: statusLayout,
@@ -258,7 +277,8 @@ import TrunklineTesting
     @Test func anotherTimeoutMakesADifference() throws {
         let text = Lock("")
         let recorded = ClientOptions { $0.recorder = .ring() }
-        try simulate(options: recorded, overTLS: false, handler: { _ in .noReply }) { _, client in
+        let layout = FrameLayout.standard.namingRequests([0x410: "GetUser\n"])
+        try simulate(speaking: layout, options: recorded, overTLS: false, handler: { _ in .noReply }) { _, client in
             _ = try? await client.send(ask("x"), timeout: .seconds(2))
             let recording = try #require(await client.diagnostics.recording)
             text.withLock { $0 = recording.jsonLines }
@@ -267,7 +287,7 @@ import TrunklineTesting
         let recording = try Recording(jsonLines: changed)
         let network = SimulatedNetwork(seed: 9)
         let replay = try network.runBlocking { try await network.replay(recording, speaking: FrameLayout.standard) }
-        let expected = "call 1: was failed(code: \"timedOut\", fate: \"unknown\"), now pending"
+        let expected = "call 1 (GetUser\\n): was failed(code: \"timedOut\", fate: \"unknown\"), now pending"
         #expect(replay.differences == [expected])
     }
 

@@ -259,8 +259,9 @@ public struct FrameLayout: Sendable {
 // MARK: - Names
 
 extension FrameLayout {
-    /// Returns a copy of this layout with names for the type numbers of requests, which the log, errors and timelines show.
-    /// Names of the same types are replaced.
+    /// Returns a copy of this layout with names for the type numbers of requests, which the log, errors, timelines,
+    /// recordings, metrics (``ClientOptions/Requests/measuresByName``) and Wireshark dissectors show. Names of the same
+    /// types are replaced.
     ///
     /// ```swift
     /// let layout = FrameLayout.standard.namingRequests([0x410: "GetUser", 0x411: "SetUser"])
@@ -273,6 +274,9 @@ extension FrameLayout {
 
     /// Returns the name that ``namingRequests(_:)`` declares for the type of `request`, or `nil` if it has none.
     public func name(of request: Frame) -> String? { content.names[request.type] }
+
+    /// The names of the type numbers of requests.
+    var requestNames: [UInt32: String] { content.names }
 
     /// `false`: the type number alone decides.
     public var namesEachRequest: Bool { false }

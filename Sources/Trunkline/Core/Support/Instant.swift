@@ -70,14 +70,26 @@ extension FixedWidthInteger {
     package mutating func addClamped(_ other: Self) { self = addingClamped(other) }
 }
 
-extension Dictionary where Value == Int {
+extension Dictionary where Key == String {
     /// The name under which `name` is counted: `others` if 64 other names have been counted. So the memory is bounded.
-    package func countedName(_ name: String) -> String where Key == String {
-        self[name] != nil || count < 64 ? name : "others"
-    }
+    package func countedName(_ name: String) -> String { self[name] != nil || count < 64 ? name : "others" }
 
+    /// Adds what is counted by name in `other`, in the order of the names, to that of the same name, or of `others`: see
+    /// `countedName`.
+    package mutating func addNamed(_ other: Self, _ add: (inout Value?, Value) -> Void) {
+        if isEmpty { return self = other }
+        for (name, value) in other.sorted(by: { $0.key < $1.key }) { add(&self[countedName(name)], value) }
+    }
+}
+
+extension Dictionary where Value == Int {
     /// Adds 1 to the count of `name`, or of `others`: see `countedName`.
     package mutating func count(_ name: String) where Key == String { self[countedName(name), default: 0] += 1 }
+
+    /// Adds each count of `other` to that of the same name, or of `others`: see `countedName`.
+    package mutating func addNamed(_ other: Self) where Key == String {
+        addNamed(other) { $0 = ($0 ?? 0).addingClamped($1) }
+    }
 
     /// Adds each count of `other` to that of the same key.
     package mutating func addClamped(_ other: Self) { merge(other) { $0.addingClamped($1) } }

@@ -5,8 +5,8 @@ extension FrameLayout {
     /// lua_script:acme.lua -r capture.pcap`.
     ///
     /// The dissector shows every field under `acme.…`, joins frames that arrived in several segments, and shows the
-    /// kind of each frame in the info column. It shows checksums but does not verify them, and it does not call
-    /// closures of roles.
+    /// kind of each frame in the info column, with its type and the name of a request (``namingRequests(_:)``). It shows
+    /// checksums but does not verify them, and it does not call closures of roles.
     ///
     /// - Parameters:
     ///   - name: The name of the protocol in display filters, in lower case. It must not be the name of a protocol that
@@ -46,7 +46,7 @@ struct WiresharkScript {
             expert.group.MALFORMED, expert.severity.ERROR)
         protocol.experts = { bad_length }
 
-        \(functions)
+        \(requestNames)\(functions)
         function protocol.dissector(buffer, pinfo, tree)
             local is_request = pinfo.dst_port == pinfo.match_uint
             local size_of, dissect = \(choice("size_of")), \(choice("dissect"))
@@ -70,7 +70,7 @@ struct WiresharkScript {
                 local seen = dissect(frame, subtree)
                 local text = \(choice("kind_of"))(frame, seen)
                 subtree:add(f["kind"], text):set_generated()
-                if seen.type then text = text .. string.format(" type 0x%x", seen.type) end
+                if seen.type then text = text .. string.format(" type 0x%x", seen.type) end\(namesRequest)
                 if seen.serial then text = text .. " serial " .. tostring(seen.serial) end
                 if seen.status and not is_request then text = text .. " status " .. tostring(seen.status) end
                 subtree:append_text(": " .. text)
@@ -89,6 +89,24 @@ struct WiresharkScript {
         DissectorTable.get("tcp.port"):add(\(port), protocol)
 
         """
+    }
+
+    /// The names of the types of requests, if the layout has any.
+    private var requestNames: String {
+        let names = layout.requestNames.sorted { $0.key < $1.key }
+        if names.isEmpty { return "" }
+        let entries = names.map { "    [\($0.key)] = \(luaString($0.value.escaped(upTo: 64))),\n" }
+        return "local request_names = {\n\(entries.joined())}\n\n"
+    }
+
+    /// Adds the name of a request to its text.
+    private var namesRequest: String {
+        if layout.requestNames.isEmpty { return "" }
+        return """
+
+                    local name = is_request and request_names[seen.type]
+                    if name then text = text .. " (" .. name .. ")" end
+            """
     }
 
     /// The functions of both directions, or one function if they are the same.
