@@ -280,7 +280,7 @@ extension Connection: LoopActor, LoopWork {
 /// The next link may hold only what is left of the limit: otherwise every link would add as much to a buffer that is
 /// full. Pushes beyond that become a gap (`limitPushes`).
 ///
-/// Frames are also held, for a turn, when parts for several requests have reached very many of them (`catchUp`).
+/// Frames are also held, until the next turn, when very many copies of parts for several requests were made (`catchUp`).
 extension Connection {
     /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ link: Link) -> Bool {

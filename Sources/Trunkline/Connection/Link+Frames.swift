@@ -221,10 +221,11 @@ extension Link.State {
 // MARK: - Received frames
 
 extension Link {
-    /// How many requests parts for several requests may reach in one turn, before the rest of the frames is left for the next
-    /// one. A server needs only few bytes for such a part, and each copy takes as much time and memory as a part of its own.
+    /// The number of copies of parts for several requests that are made in one turn, before the rest of the frames is left
+    /// for the next one. A server needs only few bytes for such a part, and each copy takes as much time and memory as a part
+    /// for one request.
     static let copiesInTurn = 4096
-    /// The same where nothing may be left, because the link ends. Further ones fail.
+    /// The maximum number of copies if nothing may be left, because the link ends. Requests named by further parts fail.
     static let maximumCopies = 1 << 22
 
     /// The result of a batch of frames, apart from its events.
@@ -248,12 +249,12 @@ extension Link {
         var violation: FrameError? { didSet { isOver = true } }
         /// Whether the rest of the frames is not handled.
         fileprivate var isOver = false
-        /// The number of requests that parts for several requests have reached.
+        /// The number of copies of parts for several requests.
         var copies = 0
         /// Whether frames may be left for the next turn.
         var mayLeaveRest = false
-        /// The place of the first frame that is left for the next turn, because parts for several requests have reached very
-        /// many of them in this one; `nil` if none is left.
+        /// The place of the first frame that is left for the next turn, because very many copies were made in this one; `nil`
+        /// if none is left.
         fileprivate(set) var rest: Int?
         /// Whether something is to be written.
         var hasToWrite = false
@@ -475,7 +476,7 @@ extension Link.State {
         if !requests.isEmpty { taken.events.append(.sharedPart(requests, frame)) }
     }
 
-    private static let tooManyParts = "the server sent more parts for several requests than there is memory for"
+    private static let tooManyParts = "too many parts for several requests were left when the link ended"
 
     /// Whether a part of a reply can be handed over to its request. Otherwise the request fails.
     private mutating func mayTake(

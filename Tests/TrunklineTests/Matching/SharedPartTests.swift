@@ -265,21 +265,22 @@ struct SharedPartTests {
 
     // MARK: Very many copies
 
-    private enum End: String, CaseIterable { case answer, close, leave, bye, slowReaders }
+    private enum End: String { case answer, close, leave, bye, slowReaders, draining, drainingSlowly }
 
     /// One segment with parts for many requests: they are handled in several turns, in order, and nothing is lost, however
     /// the link ends.
-    @Test(arguments: ["answer", "close", "leave", "bye", "slowReaders"])
+    @Test(arguments: ["answer", "close", "leave", "bye", "slowReaders", "draining", "drainingSlowly"])
     func veryManyCopiesComeInOrder(_ end: String) throws {
         let end = try #require(End(rawValue: end))
         try simulate { service, client in
-            let slow = ReplyBuffering(maximumCount: 3)
-            let streams = streams(90, client, buffering: end == .slowReaders ? slow : ReplyBuffering(maximumCount: 300))
+            let isSlow = end == .slowReaders || end == .drainingSlowly
+            let streams = streams(90, client, buffering: ReplyBuffering(maximumCount: isSlow ? 3 : 300))
             var lines = (0..<200).map { "parts all 0 - \($0)" }
             switch end {
             case .answer, .slowReaders: lines += ["push news", "through 90"]
             case .close: lines += ["push news", "close"]
             case .leave: lines += ["leave 1 A", "push news", "through 90"]
+            case .draining, .drainingSlowly: lines = ["leave 1 A"] + lines + ["push news", "through 90"]
             case .bye: lines += ["through 45", "push news", "bye 1 A"]
             }
             let news = client.pushes()
