@@ -21,14 +21,13 @@ struct ResourceExhaustionTests {
             await #expect(processExitsWith: .success) {
                 let server = try await LoopbackServer.start(speaking: .standard, on: EventLoops(count: 1))
                 for mechanism in [EventLoops.Mechanism.epoll, .poll] {
-                    let usual = try #require(Descriptors.limit())
-                    Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                    let shortage = try Descriptors.exhaust()
                     let options = ClientOptions { $0.reconnecting.policy = nil }
                     let loops = EventLoops(count: 1, mechanism: mechanism)
                     let client = Client(to: server.endpoint, speaking: .standard, options: options, on: loops)
                     var failure: ClientError?
                     do throws(ClientError) { try await client.connect() } catch { failure = error }
-                    Descriptors.setLimit(usual)
+                    shortage.end()
                     let error = try #require(failure)
                     #expect(error.code == .unavailable && error.fate == .notSent)
                     let cause = try #require(error.cause as? TransportError)
@@ -49,11 +48,10 @@ struct ResourceExhaustionTests {
         await aside {
             await #expect(processExitsWith: .success) {
                 guard case .success = systemLookUp("localhost", .ipv4) else { fatalError("localhost is not known") }
-                let usual = try #require(Descriptors.limit())
-                let limit = try #require(Descriptors.firstFree())
-                Descriptors.setLimit(limit)
+                let shortage = try Descriptors.exhaust()
+                let limit = try #require(Descriptors.limit())
                 let answer = systemLookUp("no-such-host.invalid", .ipv4)
-                Descriptors.setLimit(usual)
+                shortage.end()
                 guard case .failure(let error) = answer else { fatalError("a host was found") }
                 #expect(error.code == .nameResolutionFailed && error.errno == EMFILE)
                 #expect(error.message.contains("all \(limit) file descriptors that this process may have"), "\(error)")
@@ -65,10 +63,9 @@ struct ResourceExhaustionTests {
     @Test func withoutDescriptorsASearchNamesTheCause() async {
         await aside {
             await #expect(processExitsWith: .success) {
-                let usual = try #require(Descriptors.limit())
-                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let shortage = try Descriptors.exhaust()
                 let answer = unsafe systemSearchSRV("_x._tcp.no-such-host.invalid")
-                Descriptors.setLimit(usual)
+                shortage.end()
                 guard case .failure(let error) = answer else { fatalError("records were found") }
                 #expect(error.code == .nameResolutionFailed && error.errno == EMFILE)
                 #expect(error.message.contains("file descriptors that this process may have are open"), "\(error)")

@@ -1,3 +1,5 @@
+import Testing
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -18,7 +20,7 @@ enum Descriptors {
         return code == 0 ? UInt64(limit.rlim_cur) : nil
     }
 
-    static func setLimit(_ count: UInt64) {
+    fileprivate static func setLimit(_ count: UInt64) {
         var limit = rlimit()
         #if os(Linux)
             unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -31,11 +33,18 @@ enum Descriptors {
         #endif
     }
 
-    /// The number that the next descriptor would have.
-    static func firstFree() -> UInt64? {
-        let descriptor = dup(0)
-        guard descriptor >= 0 else { return nil }
-        close(descriptor)
-        return UInt64(descriptor)
+    /// Lets this process open no further descriptor: not even one in place of another that it closes. Those that are open
+    /// go on to work.
+    static func exhaust() throws -> Shortage {
+        let shortage = Shortage(usual: try #require(limit()))
+        setLimit(0)
+        return shortage
+    }
+
+    /// The process has no free descriptor, until this is ended.
+    struct Shortage {
+        fileprivate let usual: UInt64
+
+        func end() { setLimit(usual) }
     }
 }

@@ -23,12 +23,11 @@ struct TLSDescriptorTests {
     @Test func theLibraryIsLoadedLater() async {
         await aside {
             await #expect(processExitsWith: .success) {
-                let usual = try #require(Descriptors.limit())
-                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let shortage = try Descriptors.exhaust()
                 var (digestFailure, failure): (DigestError?, TransportError?) = (nil, nil)
                 do throws(DigestError) { _ = try MessageDigest.sha256.hash(of: [1]) } catch { digestFailure = error }
                 do throws(TransportError) { _ = try OpenSSL.system() } catch { failure = error }
-                Descriptors.setLimit(usual)
+                shortage.end()
                 #expect(failure?.errno == EMFILE && failure?.isPermanent == false, "\(String(describing: failure))")
                 #expect(
                     failure?.message.hasPrefix("loading lib") == true || failure?.message.hasPrefix("reading") == true
@@ -62,11 +61,10 @@ struct TLSDescriptorTests {
                     $0.reconnecting.policy = nil
                 }
                 let client = Client(to: server.endpoint, speaking: .standard, options: options)
-                let usual = try #require(Descriptors.limit())
-                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let shortage = try Descriptors.exhaust()
                 var failure: ClientError?
                 do throws(ClientError) { try await client.connect() } catch { failure = error }
-                Descriptors.setLimit(usual)
+                shortage.end()
                 let cause = try #require(failure?.cause as? TransportError)
                 #expect(cause.code == .system && cause.errno == EMFILE && !cause.isPermanent, "\(cause)")
                 #expect(cause.message.contains(path))
@@ -86,14 +84,13 @@ struct TLSDescriptorTests {
                 let context = try OpenSSLContext(settings)
                 let first = try await Handshake(context)
                 let second = try await Handshake(context)
-                let usual = try #require(Descriptors.limit())
-                Descriptors.setLimit(try #require(Descriptors.firstFree()))
+                let shortage = try Descriptors.exhaust()
                 var other = settings
                 other.minimumVersion = .tls13
                 var creation: TransportError?
                 do throws(TransportError) { _ = try OpenSSLContext(other) } catch { creation = error }
                 let failure = first.failure
-                Descriptors.setLimit(usual)
+                shortage.end()
                 #expect(creation?.errno == EMFILE && creation?.isPermanent == false, "\(String(describing: creation))")
                 #expect(failure?.errno == EMFILE && failure?.isPermanent == false, "\(String(describing: failure))")
                 #expect(failure?.message.contains("reading the system's roots: ") == true)
