@@ -11,11 +11,13 @@ struct HTTP1Chunks: Sendable {
         case data(left: Int)
         /// Before the CR LF after the data.
         case dataEnd
-        case trailers(HTTP1Section)
+        case trailers
         case done
     }
 
     private var place = Place.size
+    /// The trailer section, while it is read. Not part of `place`, which is copied for each chunk.
+    private var section = HTTP1Section()
     /// The number of bytes, from the front of the input, that are decoded.
     private(set) var offset: Int
     /// How far the line at `offset` has been searched for its end.
@@ -35,10 +37,7 @@ struct HTTP1Chunks: Sendable {
     /// Adjusts the positions after the bytes before `offset` were removed from the input.
     mutating func consume() {
         scanned -= offset
-        if case .trailers(var section) = place {
-            section.advance(by: offset)
-            place = .trailers(section)
-        }
+        section.advance(by: offset)
         offset = 0
     }
 
@@ -53,10 +52,15 @@ struct HTTP1Chunks: Sendable {
             case .size:
                 guard let line = try takeLine(in: bytes) else { return }
                 let size = try Self.size(in: bytes, line, after: contentCount, limits: limits)
-                place = size > 0 ? .data(left: size) : .trailers(HTTP1Section(at: offset))
+                place = size > 0 ? .data(left: size) : .trailers
+                if size == 0 { section = HTTP1Section(at: offset) }
             case .data(let left):
                 let count = min(left, bytes.count - offset)
-                HTTP1Grammar.append(bytes, offset..<offset + count, to: &content)
+                if count < 16 {
+                    for index in offset..<offset + count { content.append(bytes[index]) }
+                } else {
+                    HTTP1Grammar.append(bytes, offset..<offset + count, to: &content)
+                }
                 contentCount += count
                 offset += count
                 place = count < left ? .data(left: left - count) : .dataEnd
@@ -67,7 +71,7 @@ struct HTTP1Chunks: Sendable {
                 offset += 2
                 scanned = offset
                 place = .size
-            case .trailers(var section):
+            case .trailers:
                 let end = try section.end(in: bytes, mayBeEmpty: true)
                 guard (end ?? bytes.count) - offset <= limits.head else {
                     throw FrameError(
@@ -75,7 +79,6 @@ struct HTTP1Chunks: Sendable {
                             "the trailer section exceeds the limit of \(limits.head) bytes (maximumHeadSize)"
                     )
                 }
-                place = .trailers(section)
                 guard let end else { return }
                 trailers = offset..<end - 2
                 try limits.check(trailersIn: bytes, trailers)

@@ -151,8 +151,11 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     /// ``/Trunkline/CachePolicy`` of the call decides.
     public func mayCache(_ response: Frame) -> Bool {
         guard (200..<400).contains(response.status), let response = try? HTTP1Response(response) else { return false }
-        let directives = (response.headers["Cache-Control"] ?? "").lowercased().split(separator: ",")
-        return !directives.contains { $0.filter { $0 != " " && $0 != "\t" } == "no-store" }
+        var mayBeStored = true
+        HTTP1Grammar.forEachElement(of: response.headers["Cache-Control"] ?? "") { directive in
+            if directive.count == 8, directive.elementsEqual("no-store".utf8) { mayBeStored = false }
+        }
+        return mayBeStored
     }
 
     /// Decodes a response, or a part of one. Returns `nil` until enough bytes have arrived.

@@ -99,8 +99,11 @@ struct HTTP1Framing {
         for index in value.lowerBound...value.upperBound {
             guard index == value.upperBound || bytes[index] == HTTP1Grammar.comma else { continue }
             let option = HTTP1Grammar.trimmed(bytes, start..<index)
-            if HTTP1Grammar.isEqual(bytes, option, "close") { closes = true }
-            if HTTP1Grammar.isEqual(bytes, option, "keep-alive") { keepsAlive = true }
+            switch option.count {
+            case 5 where HTTP1Grammar.isEqual(bytes, option, "close"): closes = true
+            case 10 where HTTP1Grammar.isEqual(bytes, option, "keep-alive"): keepsAlive = true
+            default: break
+            }
             start = index + 1
         }
     }

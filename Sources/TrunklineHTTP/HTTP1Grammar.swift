@@ -22,6 +22,28 @@ enum HTTP1Grammar {
     /// Whether `byte` may be in a field value or a reason phrase (RFC 9110 §5.5): no control character except the tab.
     static func isText(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7F || byte == tab }
 
+    /// Returns the offset of the first byte from `start` on that may not be in a field value or a reason phrase; the number of
+    /// bytes if all may be.
+    @inline(__always)
+    static func endOfText(_ bytes: Span<UInt8>, from start: Int) -> Int {
+        // Most texts are short.
+        var place = start
+        while place < bytes.count, isText(bytes[place]) {
+            place &+= 1
+            if place &- start == 12 { return endOfLongText(bytes, from: place) }
+        }
+        return place
+    }
+
+    @inline(never)
+    private static func endOfLongText(_ bytes: Span<UInt8>, from start: Int) -> Int {
+        bytes.firstOffset(
+            from: start,
+            amongEight: { $0.controls & ~$0.equal(to: tab) | $0.equal(to: 0x7F) },
+            amongRest: { !isText($0) }
+        )
+    }
+
     /// Whether `byte` may be in a request target: any visible ASCII character. The URI syntax is not checked; what
     /// matters is that the target cannot contain a separator or the end of the line.
     static func isTarget(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
@@ -56,6 +78,35 @@ enum HTTP1Grammar {
         return true
     }
 
+    /// Whether the bytes of `bytes` from `start` on, as far as there are any, are `HTTP/1.`.
+    static func isVersion(_ bytes: Span<UInt8>, from start: Int) -> Bool {
+        let expected: StaticString = "HTTP/1."
+        return expected.withUTF8Buffer { expected in
+            for index in 0..<min(expected.count, bytes.count - start) {
+                // Safe: within both.
+                if bytes[start + index] != (unsafe expected[index]) { return false }
+            }
+            return true
+        }
+    }
+
+    /// Calls `body` with each element of a list that is separated by commas, without blanks around it, in lower case (RFC 9110
+    /// §5.6.1). Leaves out empty ones.
+    static func forEachElement(of list: String, _ body: ([UInt8]) -> Void) {
+        var element: [UInt8] = []
+        let bytes = Array(list.utf8)
+        for index in 0...bytes.count {
+            guard index == bytes.count || bytes[index] == comma else {
+                let byte = bytes[index]
+                if !element.isEmpty || !isBlank(byte) { element.append(byte &- 0x41 < 26 ? byte | 0x20 : byte) }
+                continue
+            }
+            while let last = element.last, isBlank(last) { element.removeLast() }
+            if !element.isEmpty { body(element) }
+            element.removeAll(keepingCapacity: true)
+        }
+    }
+
     /// Returns `range` without spaces and tabs at its ends.
     static func trimmed(_ bytes: Span<UInt8>, _ range: Range<Int>) -> Range<Int> {
         var (lower, upper) = (range.lowerBound, range.upperBound)
@@ -65,9 +116,8 @@ enum HTTP1Grammar {
     }
 
     static func text(_ bytes: Span<UInt8>, _ range: Range<Int>) -> String {
-        var copy: [UInt8] = []
-        append(bytes, range, to: &copy)
-        return String(decoding: copy, as: UTF8.self)
+        // Safe: the bytes are copied before the closure returns.
+        unsafe bytes.extracting(range).withUnsafeBufferPointer { unsafe String(decoding: $0, as: UTF8.self) }
     }
 
     static func append(_ bytes: Span<UInt8>, _ range: Range<Int>, to array: inout [UInt8]) {

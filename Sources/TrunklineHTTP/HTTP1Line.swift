@@ -17,12 +17,22 @@ struct HTTP1Line {
         return start..<offset
     }
 
+    /// Takes the text of a field value or a reason phrase.
+    mutating func takeText(in bytes: Span<UInt8>) -> Range<Int> {
+        let start = offset
+        offset = HTTP1Grammar.endOfText(bytes, from: start)
+        return start..<offset
+    }
+
     /// Takes `byte`. `place` names the preceding element for the error message.
     mutating func take(_ byte: UInt8, in bytes: Span<UInt8>, after place: String) throws(FrameError) {
         let found = self.byte(in: bytes)
         guard found == byte else { throw HTTP1Grammar.complaint(about: found, in: place) }
         offset += 1
     }
+
+    /// Takes bytes that were looked at already.
+    mutating func skip(_ count: Int) { offset += count }
 
     /// Takes CR LF.
     mutating func takeEnd(in bytes: Span<UInt8>, of place: String) throws(FrameError) {
@@ -35,10 +45,11 @@ struct HTTP1Line {
 
     /// Takes `HTTP/1.x` and returns x.
     mutating func takeVersion(in bytes: Span<UInt8>) throws(FrameError) -> Int {
-        for expected in "HTTP/1.".utf8 {
-            guard byte(in: bytes) == expected else { throw FrameError(.malformed, "a version that is not HTTP/1.x") }
-            offset += 1
+        // If bytes are missing, the digit is, too.
+        guard HTTP1Grammar.isVersion(bytes, from: offset) else {
+            throw FrameError(.malformed, "a version that is not HTTP/1.x")
         }
+        offset += 7
         let digit = byte(in: bytes)
         guard (0x30...0x39).contains(digit) else { throw FrameError(.malformed, "a version that is not HTTP/1.x") }
         offset += 1
@@ -94,7 +105,7 @@ struct HTTP1StatusLine {
         if line.byte(in: bytes) != HTTP1Grammar.carriageReturn {
             try line.take(HTTP1Grammar.space, in: bytes, after: "a status")
         }
-        reason = line.take(in: bytes) { HTTP1Grammar.isText($0) }
+        reason = line.takeText(in: bytes)
         try line.takeEnd(in: bytes, of: "a status line")
         end = line.offset
     }
@@ -113,26 +124,31 @@ struct HTTP1FieldLines {
         guard offset < end else { return nil }
         var line = HTTP1Line(at: offset)
         let name = line.take(in: bytes) { HTTP1Grammar.isToken($0) }
-        let found = line.byte(in: bytes)
-        guard found == HTTP1Grammar.colon, !name.isEmpty else {
-            if HTTP1Grammar.isBlank(found) {
-                throw FrameError(
-                    .malformed,
-                    name.isEmpty
-                        ? "a folded line (obsolete, RFC 9112 §5.2)"
-                        : "whitespace before the colon of a field (RFC 9112 §5.1)"
-                )
-            }
-            if found == HTTP1Grammar.colon { throw FrameError(.malformed, "a field without a name") }
-            if found == HTTP1Grammar.carriageReturn { throw FrameError(.malformed, "a field without a colon") }
-            throw HTTP1Grammar.complaint(about: found, in: "the name of a field")
+        guard line.byte(in: bytes) == HTTP1Grammar.colon, !name.isEmpty else {
+            throw Self.mistake(after: name, line.byte(in: bytes))
         }
-        try line.take(HTTP1Grammar.colon, in: bytes, after: "the name of a field")
-        let value = line.take(in: bytes) { HTTP1Grammar.isText($0) }
+        line.skip(1)
+        let value = line.takeText(in: bytes)
         try line.takeEnd(in: bytes, of: "the value of a field")
         guard line.offset <= end else { throw FrameError(.illegalLength, "the head ends within a field") }
         offset = line.offset
         return (name, HTTP1Grammar.trimmed(bytes, value))
+    }
+
+    /// The error for a field whose name is followed by `found`.
+    @inline(never)
+    private static func mistake(after name: Range<Int>, _ found: UInt8) -> FrameError {
+        if HTTP1Grammar.isBlank(found) {
+            return FrameError(
+                .malformed,
+                name.isEmpty
+                    ? "a folded line (obsolete, RFC 9112 §5.2)"
+                    : "whitespace before the colon of a field (RFC 9112 §5.1)"
+            )
+        }
+        if found == HTTP1Grammar.colon { return FrameError(.malformed, "a field without a name") }
+        if found == HTTP1Grammar.carriageReturn { return FrameError(.malformed, "a field without a colon") }
+        return HTTP1Grammar.complaint(about: found, in: "the name of a field")
     }
 }
 
@@ -162,19 +178,27 @@ struct HTTP1Section: Sendable {
     }
 
     private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
-        while scanned < bytes.count {
-            let byte = bytes[scanned]
-            let followsReturn = scanned > line && bytes[scanned - 1] == HTTP1Grammar.carriageReturn
-            scanned += 1
+        var place = scanned
+        while place < bytes.count {
+            if place > line, bytes[place - 1] == HTTP1Grammar.carriageReturn, bytes[place] != HTTP1Grammar.lineFeed {
+                invalid = invalid ?? HTTP1Grammar.carriageReturn
+            }
+            place = HTTP1Grammar.endOfText(bytes, from: place)
+            guard place < bytes.count else { break }
+            let byte = bytes[place]
+            place += 1
             guard byte == HTTP1Grammar.lineFeed else {
-                if followsReturn { invalid = invalid ?? HTTP1Grammar.carriageReturn }
-                if !HTTP1Grammar.isText(byte), byte != HTTP1Grammar.carriageReturn { invalid = invalid ?? byte }
+                if byte != HTTP1Grammar.carriageReturn { invalid = invalid ?? byte }
                 continue
             }
-            guard followsReturn else { throw HTTP1Grammar.complaint(about: byte, in: "a head") }
-            defer { (line, isEmpty) = (scanned, false) }
-            return line..<scanned
+            guard place - 2 >= line, bytes[place - 2] == HTTP1Grammar.carriageReturn else {
+                throw HTTP1Grammar.complaint(about: byte, in: "a head")
+            }
+            let start = line
+            (line, scanned, isEmpty) = (place, place, false)
+            return start..<place
         }
+        scanned = place
         if let invalid { throw HTTP1Grammar.complaint(about: invalid, in: "a head") }
         return nil
     }

@@ -69,8 +69,9 @@ extension HTTP1Headers {
             "trailer", "transfer-encoding", "upgrade",
         ])
         for value in values(of: "Connection") {
-            for option in value.split(separator: ",") {
-                dropped.insert(option.lowercased().filter { $0 != " " && $0 != "\t" })
+            HTTP1Grammar.forEachElement(of: value) { option in
+                // Names of fields are in ASCII.
+                if option.allSatisfy({ $0 < 0x80 }) { dropped.insert(String(decoding: option, as: UTF8.self)) }
             }
         }
         return filtering { !dropped.contains($0) }

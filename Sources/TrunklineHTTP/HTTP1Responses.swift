@@ -184,8 +184,8 @@ struct HTTP1Responses: Sendable {
 
     /// Rejects bytes that are not HTTP at once: they may never contain the end of a line.
     private static func checkBeginning(_ bytes: Span<UInt8>, _ start: Int) throws(FrameError) {
-        for (index, expected) in "HTTP/1.".utf8.enumerated() where start + index < bytes.count {
-            guard bytes[start + index] == expected else { throw FrameError(.malformed, "not an HTTP/1.x response") }
+        guard HTTP1Grammar.isVersion(bytes, from: start) else {
+            throw FrameError(.malformed, "not an HTTP/1.x response")
         }
     }
 

@@ -9,6 +9,8 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
     private var statusInParts: UInt32?
     private var section = HTTP1Section()
     private var place = Place.head
+    /// The head and the content so far of a request in chunks.
+    private var body: [UInt8] = []
 
     private enum Place: Sendable {
         case head
@@ -83,25 +85,21 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
         }
     }
 
-    /// Advances through the chunks. At their end, decodes all of them again for the content.
-    private func walk(
+    /// Advances through the chunks. Returns the body of the frame at their end.
+    private mutating func walk(
         _ chunks: inout HTTP1Chunks,
         _ bytes: Span<UInt8>,
         head: Int
     ) throws(FrameError) -> [UInt8]? {
-        var body: [UInt8] = []
+        if body.isEmpty { HTTP1Grammar.append(bytes, 0..<head, to: &body) }
         try chunks.advance(in: bytes, content: &body, limits: limits)
         // The overhead of chunks is not content, so it has its own limit.
         guard chunks.offset - head <= 2 * limits.body + limits.head else {
             throw FrameError(.illegalLength, "the chunks' overhead exceeds \(2 * limits.body + limits.head) bytes")
         }
         guard chunks.isDone else { return nil }
-        body = []
-        HTTP1Grammar.append(bytes, 0..<head, to: &body)
-        var again = HTTP1Chunks(at: head)
-        try again.advance(in: bytes, content: &body, limits: limits)
         HTTP1Grammar.append(bytes, chunks.trailers, to: &body)
-        return body
+        return exchange(&body, with: [])
     }
 
     private mutating func finish(_ type: UInt32, _ body: Bytes, head: Int, trailers: Int = 0) -> Frame {

@@ -12,6 +12,10 @@ struct Arguments {
         case path(CodePath, repetitions: Int)
         /// Prints the counts that the project's check compares with ceilings.
         case counts
+        /// Runs every case of the parsers once, for a tool that counts instructions.
+        case parserRuns
+        /// Prints what the parsers cost, which the project's check compares with ceilings.
+        case parsers
         /// Sends load to an external server and prints one JSON line.
         case drive(Run)
         /// Measures one cell of the matrix in a separate process and prints a line for `Matrix`.
@@ -32,7 +36,7 @@ struct Arguments {
 
     static let usage = """
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
-                               | --cluster | --observation | --paths]
+                               | --cluster | --observation | --paths | --parsers]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--clients N] [--pinned] [--watched BY] [--clustered]
 
@@ -67,6 +71,7 @@ struct Arguments {
           --cluster          a cluster of 1, 4 and 16 servers by policy, beside a client, about 2 min
           --observation      what observers, the log and the flight recorder cost, about 4 min
           --paths            code paths without a socket, about 15 s
+          --parsers          each parser with the contents that are most expensive for it, about 2 min
           --port P           the port of the echo server
           --concurrency C    the number of requests in flight
           --payload BYTES    the size of each body
@@ -112,6 +117,10 @@ struct Arguments {
             command = .path(path, repetitions: count)
         case "counts":
             command = .counts
+        case "parser-runs":
+            command = .parserRuns
+        case "parsers":
+            command = .parsers
         case "cell":
             words.removeFirst()
             var options = try Options(words, values: ["--row", "--warmup-ms", "--measure-ms"])
@@ -189,6 +198,8 @@ enum Report: String, CaseIterable {
     case observation
     /// Code paths without a socket.
     case paths
+    /// Each parser with the contents that are most expensive for it.
+    case parsers
 
     /// The option that chooses it.
     var option: String { "--" + rawValue }
@@ -210,6 +221,7 @@ enum Report: String, CaseIterable {
         case .cluster: try await ClusterBench(isQuick: isQuick).run()
         case .observation: try await ObservationBench(isQuick: isQuick).run()
         case .paths: try PathsBench(isQuick: isQuick).run()
+        case .parsers: try ParserBench(isQuick: isQuick).run().table
         }
     }
 }

@@ -1,8 +1,17 @@
 /// Counts the instructions of this program with valgrind.
 enum Instructions {
     /// Returns the instructions that this program executes with the given arguments; `nil` if valgrind is not installed.
-    static func count(_ arguments: [String]) throws -> Int? {
-        let options = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]
+    ///
+    /// - Parameters:
+    ///   - arguments: The arguments of this program.
+    ///   - further: More options of valgrind.
+    ///   - file: The file that it writes.
+    static func count(
+        _ arguments: [String],
+        _ further: [String] = [],
+        writingTo file: String = "/dev/null"
+    ) throws -> Int? {
+        let options = ["--tool=callgrind", "--callgrind-out-file=\(file)", "--log-fd=1"] + further
         let command = options + [ChildProcess.thisProgram] + arguments
         guard let valgrind = try? ChildProcess(command, program: "valgrind") else { return nil }
         var collected: Int?

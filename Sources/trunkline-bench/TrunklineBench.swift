@@ -23,6 +23,8 @@ struct TrunklineBench {
                 print(try await report.run(isQuick: isQuick))
             case .path(let path, let repetitions): try path.run(repetitions)
             case .counts: print(try await Counts.measure().json)
+            case .parserRuns: try ParserBench.runAll()
+            case .parsers: print(try ParserBench(isQuick: true).run().json)
             case .drive(let run): print(try await run.measured().json(of: run))
             case .cell(let run): print(try await run.measured().line)
             case .serveSecured: try await TestServers.run()

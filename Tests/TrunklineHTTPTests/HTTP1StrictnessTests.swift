@@ -68,6 +68,21 @@ import Trunkline
         #expect(sent?.message.contains(fields.words) == true)
     }
 
+    /// Every byte at every offset of a value: the search for bytes that are not allowed looks at eight of them together.
+    @Test func everyByteOfAValueIsChecked() throws {
+        for count in 0..<24 {
+            for byte in UInt8.min...UInt8.max where byte != 0x0D {
+                for neighbour in [UInt8(ascii: "a"), 0x09, 0xFF] {
+                    var value = [UInt8](repeating: neighbour, count: 24)
+                    value[count] = byte
+                    let bytes = Array("HTTP/1.1 200 \r\na:".utf8) + value + Array("\r\nContent-Length:0\r\n\r\n".utf8)
+                    let isAllowed = byte >= 0x20 && byte != 0x7F || byte == 0x09
+                    #expect(((try? replies(bytes)) != nil) == isAllowed, "\(byte) at \(count)")
+                }
+            }
+        }
+    }
+
     @Test(arguments: [
         Case("HTTP/2.0 200 OK\r\n\r\n", "not an HTTP/1.x response"),
         Case("http/1.1 200 OK\r\n\r\n", "not an HTTP/1.x response"),

@@ -8,3 +8,6 @@ int64_t trunkline_bench_allocations(void);
 
 /// Returns the bytes of all allocations that are in use. Negative if unknown.
 int64_t trunkline_bench_bytes_in_use(void);
+
+/// Calls `body` with `context`. Valgrind, which finds the function by its name, counts the instructions of each call.
+void trunkline_bench_measured(void (*body)(void *context), void *context);

@@ -27,12 +27,10 @@ extension Recording {
     /// - Throws: A ``RecordingError`` if a line is not a JSON object, lacks what it needs, or has a member whose value is
     ///   not of its type or out of range.
     public init(jsonLines text: String) throws(RecordingError) {
-        // Not by characters: CR and LF are one `Character`.
-        let bytes = text.unicodeScalars.first == "\u{FEFF}" ? text.utf8.dropFirst(3) : text.utf8[...]
-        var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
-            .filter { !$0.element.allSatisfy { " \t\r".utf8.contains($0) } }[...]
-        let (index, first) = lines.popFirst() ?? (0, ""[...].utf8)
-        guard let head = JSONValue(Substring(first)), head["recording"] != nil else {
+        let bytes = [UInt8](copying: text.utf8)
+        var lines = TextLines(bytes)
+        let (index, first) = lines.next() ?? (0, 0..<0)
+        guard let head = JSONValue(utf8: bytes, in: first), head["recording"] != nil else {
             throw RecordingError(line: index + 1, "it is not the first line of a recording")
         }
         guard head["recording"]?.integer(Int.self) == 1 else {
@@ -44,8 +42,8 @@ extension Recording {
             }
         }
         var entries: [Entry] = []
-        for (index, line) in lines {
-            guard let object = JSONValue(Substring(line)) else {
+        while let (index, line) = lines.next() {
+            guard let object = JSONValue(utf8: bytes, in: line) else {
                 throw RecordingError(line: index + 1, "it is not a JSON object")
             }
             guard let entry = try read(index, { () throws(RecordingMistake) in try Entry(object) }) else {
@@ -70,6 +68,34 @@ extension Recording {
             entries: entries,
             beginning ?? Beginning()
         )
+    }
+}
+
+/// The lines of a text that are not blank. Not by characters: CR and LF are one `Character`.
+private struct TextLines {
+    private let bytes: [UInt8]
+    /// Where the next line begins, and its number, counted from 0.
+    private var (start, index): (Int, Int)
+
+    /// A byte-order mark at the beginning is left out.
+    init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+        (start, index) = (bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0, 0)
+    }
+
+    mutating func next() -> (index: Int, line: Range<Int>)? {
+        let bytes = bytes
+        let span = bytes.span
+        while start < span.count {
+            let begin = start
+            var place = begin
+            while place < span.count, span[place] == 0x20 || span[place] == 0x09 || span[place] == 0x0D { place += 1 }
+            let end = span.firstOffset(from: place, amongEight: { $0.equal(to: 0x0A) }, amongRest: { $0 == 0x0A })
+            defer { index += 1 }
+            start = end + 1
+            if place < end { return (index, begin..<end) }
+        }
+        return nil
     }
 }
 
@@ -104,11 +130,11 @@ struct RecordingMistake: Error {
 extension JSONValue {
     func member<Value>(
         _ name: String,
-        _ expected: String,
+        _ expected: @autoclosure () -> String,
         _ read: (JSONValue) -> Value?
     ) throws(RecordingMistake) -> Value? {
         guard let value = self[name], value != .null else { return nil }
-        guard let result = read(value) else { throw RecordingMistake(name, isNot: expected, value) }
+        guard let result = read(value) else { throw RecordingMistake(name, isNot: expected(), value) }
         return result
     }
 

@@ -351,7 +351,7 @@ extension Recording.Event {
         guard let name = members.first(where: { $0.name == "event" })?.value.text else { return nil }
         self.name = name
         var fields: [Recording.EventField] = []
-        for (name, value) in members where !["event", "t", "at"].contains(name) {
+        for (name, value) in members where name != "event" && name != "t" && name != "at" {
             guard let value = try ClientEvent.Value(name, value) else { continue }
             fields.append(Recording.EventField(name: name, value: value))
         }

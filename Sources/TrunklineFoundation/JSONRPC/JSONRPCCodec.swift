@@ -187,15 +187,15 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         let params = message.params.map { text.part($0) } ?? Bytes()
         let name = method.jsonString
         if message.problem == nil, let name {
-            if let id, name == dialect.ping { return ping(id) }
-            if id == nil, let cancellation = dialect.cancellation, name == cancellation.method {
+            if let id, let method = dialect.ping, name.isEqual(to: method) { return ping(id) }
+            if id == nil, let cancellation = dialect.cancellation, name.isEqual(to: cancellation.method) {
                 return cancel(params, cancellation.parameter)
             }
         }
         var frame = Frame(id == nil ? (isServerSide ? .request : .push) : .request, body: params)
         if let id { setID(id, of: &frame, isMalformed: message.problem != nil) }
         if let name {
-            frame[bytes: Self.method] = Bytes(name)
+            frame[bytes: Self.method] = name
         } else {
             frame.markMalformed(because: FrameError(.malformed, "the method is not a valid string"))
         }
@@ -237,11 +237,12 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
     /// The cancellation of a request of the peer.
     private mutating func cancel(_ params: Bytes, _ parameter: String) -> Frame {
         var id: Bytes?
+        let parameter = Array(parameter.utf8)
         do throws(FrameError) {
             try params.withSpan { span throws(FrameError) in
                 var scanner = JSONScanner()
                 try scanner.members(in: span) { name, value throws(FrameError) in
-                    if span.isJSONString(parameter.utf8, in: name) { id = params.part(value) }
+                    if span.isJSONString(parameter, in: name) { id = params.part(value) }
                 }
             }
         } catch {
@@ -484,11 +485,17 @@ extension Bytes {
         }
     }
 
-    /// The text of a JSON string, with its quotation marks; `nil` if it is not a valid one.
-    fileprivate var jsonString: String? {
-        withSpan { span in
+    /// The UTF-8 of these bytes, which are a valid JSON value; `nil` if that is not a valid string.
+    fileprivate var jsonString: Bytes? {
+        let bytes = withSpan { span -> Bytes? in
             guard span.count >= 2, span.isString(0..<span.count) else { return nil }
-            do throws(FrameError) { return try span.jsonString(in: 1..<span.count - 1) } catch { return nil }
+            let range = 1..<span.count - 1
+            return span.hasEscapes(inJSONString: range)
+                ? span.bytes(ofJSONString: range).map { Bytes($0) } : part(range)
         }
+        guard let bytes, String(validating: bytes, as: UTF8.self) != nil else { return nil }
+        return bytes
     }
+
+    fileprivate func isEqual(to text: String) -> Bool { count == text.utf8.count && elementsEqual(text.utf8) }
 }

@@ -92,12 +92,12 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
             try text.withSpan { span throws(FrameError) in
                 var scanner = JSONScanner()
                 try scanner.members(in: span) { name, value throws(FrameError) in
-                    if span.isJSONString("code".utf8, in: name) {
-                        code = span.integer(ofJSONNumber: value)
-                    } else if span.isJSONString("data".utf8, in: name) {
-                        data = value
-                    } else if span.isJSONString("message".utf8, in: name), span.isString(value) {
+                    switch JSONRPCName(span, name) {
+                    case .code: code = span.integer(ofJSONNumber: value)
+                    case .data: data = value
+                    case .message where span.isString(value):
                         message = try span.beginning(ofJSONString: value.dropFirst().dropLast(), upTo: limit)
+                    default: break
                     }
                 }
                 try scanner.expectEnd(of: span)
@@ -146,7 +146,9 @@ extension Span<UInt8> {
     /// The integer of a JSON number. `nil` for another value, and for a number of more than 512 bytes.
     func integer<Value: FixedWidthInteger>(ofJSONNumber range: Range<Int>) -> Value? {
         guard range.count <= JSONRPCIDs.maximumSize else { return nil }
-        return JSONNumber(range.map { self[$0] })?.integer()
+        // Safe: the bytes are copied before the closure returns.
+        let text = unsafe extracting(range).withUnsafeBufferPointer { unsafe Array($0) }
+        return JSONNumber(text)?.integer()
     }
 
     /// The text of the JSON string in `range`, which does not include the quotation marks, or its beginning of at least

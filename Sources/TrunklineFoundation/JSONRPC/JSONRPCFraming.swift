@@ -136,6 +136,8 @@ struct JSONRPCFrames {
         guard let colon = line.first(where: { text[$0] == UInt8(ascii: ":") }) else {
             throw FrameError(.malformed, "a line of a header has no colon")
         }
+        // Shorter than the names that matter.
+        guard colon - line.lowerBound >= 12 else { return }
         let name = text.trimmed(line.lowerBound..<colon)
         if text.isEqual("content-length", in: name) {
             let size = try number(text, text.trimmed(colon + 1..<line.upperBound))
@@ -171,7 +173,7 @@ struct JSONRPCFrames {
         while start < value.upperBound {
             let end = text.first(0x3B, in: start..<value.upperBound)
             let equals = text.first(0x3D, in: start..<end)
-            if text.isEqual("charset", in: text.trimmed(start..<equals)) {
+            if equals - start >= 7, text.isEqual("charset", in: text.trimmed(start..<equals)) {
                 let charset = text.trimmed(min(equals + 1, end)..<end, and: UInt8(ascii: "\""))
                 if !text.isEqual("utf-8", in: charset), !text.isEqual("utf8", in: charset) { return false }
             }

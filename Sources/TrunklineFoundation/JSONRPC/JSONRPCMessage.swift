@@ -11,40 +11,6 @@ struct JSONRPCMessage {
     /// Why the text is not a message; `nil` if it is one. The members before the mistake were found.
     private(set) var problem: FrameError?
 
-    /// The members that a message may have. Others are ignored.
-    private enum Member {
-        case jsonrpc, id, method, params, result, error
-
-        static let all: [(Member, StaticString)] = [
-            (.jsonrpc, "jsonrpc"), (.id, "id"), (.method, "method"), (.params, "params"), (.result, "result"),
-            (.error, "error"),
-        ]
-
-        /// The member with the name in `range`, which may be written with escapes; `nil` for another one.
-        init?(_ text: Span<UInt8>, _ range: Range<Int>) {
-            switch range.count {
-            case 2 where text.equals("id", in: range): self = .id
-            case 5 where text.equals("error", in: range): self = .error
-            case 6 where text.equals("method", in: range): self = .method
-            case 6 where text.equals("params", in: range): self = .params
-            case 6 where text.equals("result", in: range): self = .result
-            case 7 where text.equals("jsonrpc", in: range): self = .jsonrpc
-            default:
-                guard let escaped = Self.escaped(text, range) else { return nil }
-                self = escaped
-            }
-        }
-
-        /// Of the longest name, each letter may be an escape of 6 bytes.
-        private static func escaped(_ text: Span<UInt8>, _ range: Range<Int>) -> Member? {
-            guard range.count <= 6 * 7, text.contains(UInt8(ascii: "\\"), in: range) else { return nil }
-            return all.first { _, name in
-                // Safe: the pointer is that of the name, for the time of the call.
-                name.withUTF8Buffer { unsafe text.isJSONString($0, in: range) }
-            }?.0
-        }
-    }
-
     /// Reads `text`. Never fails: see `problem`.
     init(_ text: Bytes) {
         text.withSpan { span in
@@ -57,14 +23,14 @@ struct JSONRPCMessage {
         var found = self
         defer { self = found }
         try scanner.members(in: text) { name, value throws(FrameError) in
-            switch Member(text, name) {
+            switch JSONRPCName(text, name) {
             case .jsonrpc: try Self.set(&found.version, value, .jsonrpc)
             case .id: try Self.set(&found.id, value, .id)
             case .method: try Self.set(&found.method, value, .method)
             case .params: try Self.set(&found.params, value, .params)
             case .result: try Self.set(&found.result, value, .result)
             case .error: try Self.set(&found.error, value, .error)
-            case nil: break
+            case .code, .message, .data, nil: break
             }
         }
         try scanner.expectEnd(of: text)
@@ -82,7 +48,7 @@ struct JSONRPCMessage {
     private static func set(
         _ member: inout Range<Int>?,
         _ value: Range<Int>,
-        _ name: Member
+        _ name: JSONRPCName
     ) throws(FrameError) {
         guard member == nil else { throw FrameError(.malformed, "two members have the name \(name)") }
         member = value
@@ -110,11 +76,6 @@ struct JSONRPCMessage {
 }
 
 extension Span<UInt8> {
-    fileprivate func contains(_ byte: UInt8, in range: Range<Int>) -> Bool {
-        for index in range where self[index] == byte { return true }
-        return false
-    }
-
     /// Whether a JSON value is a string or a number of a size that is remembered.
     fileprivate func isID(_ range: Range<Int>) -> Bool {
         let first = self[range.lowerBound]

@@ -23,35 +23,54 @@ struct JSONScanner {
 
     /// Returns the range of the value at `place`, after white space, and continues behind it.
     mutating func value(in text: Span<UInt8>) throws(FrameError) -> Range<Int> {
-        skipSpace(in: text)
-        let start = place
+        let range = try value(in: text, from: text.endOfSpace(from: place))
+        place = range.upperBound
+        return range
+    }
+
+    /// Returns the range of the value at `start`.
+    private mutating func value(in text: Span<UInt8>, from start: Int) throws(FrameError) -> Range<Int> {
         let base = depth
+        var place = start
         while true {
-            // At the beginning of a value.
-            skipSpace(in: text)
+            // At the beginning of a value, behind white space.
             switch text.byte(at: place) {
             case UInt8(ascii: "{"):
                 try enter(isObject: true)
-                if !take("}", in: text) {
-                    try name(in: text)
+                place = text.endOfSpace(from: place &+ 1)
+                if text.byte(at: place) != UInt8(ascii: "}") {
+                    place = try name(in: text, from: place).next
                     continue
                 }
                 leave()
+                place &+= 1
             case UInt8(ascii: "["):
                 try enter(isObject: false)
-                if !take("]", in: text) { continue }
+                place = text.endOfSpace(from: place &+ 1)
+                if text.byte(at: place) != UInt8(ascii: "]") { continue }
                 leave()
-            case UInt8(ascii: "\""): try string(in: text)
-            case UInt8(ascii: "t"): try word("true", in: text)
-            case UInt8(ascii: "f"): try word("false", in: text)
-            case UInt8(ascii: "n"): try word("null", in: text)
-            default: try number(in: text)
+                place &+= 1
+            case UInt8(ascii: "\""): place = try string(in: text, from: place)
+            case UInt8(ascii: "t"): place = try word("true", in: text, from: place)
+            case UInt8(ascii: "f"): place = try word("false", in: text, from: place)
+            case UInt8(ascii: "n"): place = try word("null", in: text, from: place)
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where !text.byte(at: place &+ 1).continuesNumber: place &+= 1
+            default: place = try number(in: text, from: place)
             }
             // At the end of a value, and of those that end with it.
-            while depth > base, take(isInObject ? "}" : "]", in: text) { leave() }
-            if depth == base { return start..<place }
-            guard take(",", in: text) else { throw invalid }
-            if isInObject { try name(in: text) }
+            while true {
+                if depth == base { return start..<place }
+                place = text.endOfSpace(from: place)
+                let byte = text.byte(at: place)
+                if byte == UInt8(ascii: ",") {
+                    place = text.endOfSpace(from: place &+ 1)
+                    if isInObject { place = try name(in: text, from: place).next }
+                    break
+                }
+                guard byte == (isInObject ? UInt8(ascii: "}") : UInt8(ascii: "]")) else { throw invalid(at: place) }
+                leave()
+                place &+= 1
+            }
         }
     }
 
@@ -69,13 +88,13 @@ struct JSONScanner {
         in text: Span<UInt8>,
         _ body: (_ name: Range<Int>, _ value: Range<Int>) throws(FrameError) -> Void
     ) throws(FrameError) {
-        guard take("{", in: text) else { throw invalid }
-        if take("}", in: text) { return }
+        guard try begin(UInt8(ascii: "{"), UInt8(ascii: "}"), in: text) else { return }
         repeat {
-            let name = try name(in: text)
-            try body(name, try value(in: text))
-        } while take(",", in: text)
-        guard take("}", in: text) else { throw invalid }
+            let (name, start) = try name(in: text, from: place)
+            let value = try value(in: text, from: start)
+            try body(name, value)
+            place = value.upperBound
+        } while try goOn(UInt8(ascii: "}"), in: text)
     }
 
     /// Calls `body` with the range of each element of the array at `place`. Continues behind the array.
@@ -83,128 +102,179 @@ struct JSONScanner {
         in text: Span<UInt8>,
         _ body: (Range<Int>) throws(FrameError) -> Void
     ) throws(FrameError) {
-        guard take("[", in: text) else { throw invalid }
-        if take("]", in: text) { return }
-        repeat { try body(try value(in: text)) } while take(",", in: text)
-        guard take("]", in: text) else { throw invalid }
+        guard try begin(UInt8(ascii: "["), UInt8(ascii: "]"), in: text) else { return }
+        repeat {
+            let value = try value(in: text, from: place)
+            try body(value)
+            place = value.upperBound
+        } while try goOn(UInt8(ascii: "]"), in: text)
     }
 
     /// Throws unless only white space follows.
     mutating func expectEnd(of text: Span<UInt8>) throws(FrameError) {
         skipSpace(in: text)
-        if place < text.count { throw invalid }
+        if place < text.count { throw invalid(at: place) }
     }
 
-    mutating func skipSpace(in text: Span<UInt8>) {
-        var place = place
-        while place < text.count, text[place].isJSONSpace { place += 1 }
-        self.place = place
-    }
+    mutating func skipSpace(in text: Span<UInt8>) { place = text.endOfSpace(from: place) }
 
     // MARK: Parts of values
 
-    private var invalid: FrameError { FrameError(.malformed, "invalid JSON at byte \(place) of the message") }
+    @inline(never)
+    private func invalid(at place: Int) -> FrameError {
+        FrameError(.malformed, "invalid JSON at byte \(place) of the message")
+    }
 
-    private mutating func take(_ character: Unicode.Scalar, in text: Span<UInt8>) -> Bool {
+    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes the
+    /// closing bracket, too, if it is empty.
+    private mutating func begin(
+        _ opening: UInt8,
+        _ closing: UInt8,
+        in text: Span<UInt8>
+    ) throws(FrameError) -> Bool {
         skipSpace(in: text)
-        guard text.byte(at: place) == UInt8(ascii: character) else { return false }
-        place += 1
+        guard text.byte(at: place) == opening else { throw invalid(at: place) }
+        place = text.endOfSpace(from: place &+ 1)
+        guard text.byte(at: place) == closing else { return true }
+        place &+= 1
+        return false
+    }
+
+    /// Consumes a comma and white space, and returns true, or the closing bracket, and returns false.
+    @inline(__always)
+    private mutating func goOn(_ closing: UInt8, in text: Span<UInt8>) throws(FrameError) -> Bool {
+        skipSpace(in: text)
+        let byte = text.byte(at: place)
+        guard byte == UInt8(ascii: ",") || byte == closing else { throw invalid(at: place) }
+        place &+= 1
+        guard byte == UInt8(ascii: ",") else { return false }
+        skipSpace(in: text)
         return true
     }
 
-    /// Consumes the name of a member and the colon. Returns the range of the name, without quotation marks.
-    @discardableResult
-    private mutating func name(in text: Span<UInt8>) throws(FrameError) -> Range<Int> {
-        skipSpace(in: text)
-        let start = place + 1
-        try string(in: text)
-        let end = place - 1
-        guard take(":", in: text) else { throw invalid }
-        return start..<end
+    /// Returns the range of the name at `start`, without quotation marks, and the offset of the value behind it.
+    @inline(__always)
+    private func name(in text: Span<UInt8>, from start: Int) throws(FrameError) -> (range: Range<Int>, next: Int) {
+        guard text.byte(at: start) == UInt8(ascii: "\"") else { throw invalid(at: start) }
+        let end = try string(in: text, from: start)
+        let colon = text.endOfSpace(from: end)
+        guard text.byte(at: colon) == UInt8(ascii: ":") else { throw invalid(at: colon) }
+        return (start &+ 1..<end &- 1, text.endOfSpace(from: colon &+ 1))
     }
 
-    private mutating func string(in text: Span<UInt8>) throws(FrameError) {
-        var place = place
-        guard text.byte(at: place) == UInt8(ascii: "\"") else { throw invalid }
-        place += 1
-        while place < text.count {
-            let byte = text[place]
-            if byte == UInt8(ascii: "\"") {
-                self.place = place + 1
-                return
-            }
-            if byte == UInt8(ascii: "\\") {
+    // Each of the following returns the offset behind what it reads.
+
+    /// Reads a string, whose quotation mark is at `start`.
+    private func string(in text: Span<UInt8>, from start: Int) throws(FrameError) -> Int {
+        var place = start &+ 1
+        while true {
+            switch text.byte(at: place) {
+            case UInt8(ascii: "\""): return place &+ 1
+            case UInt8(ascii: "\\"):
                 let size = text.sizeOfEscape(at: place)
-                if size == 0 { break }
-                place += size
-            } else {
-                if byte < 0x20 { break }
-                place += 1
+                if size == 0 { throw invalid(at: place) }
+                place &+= size
+            case ..<0x20: throw invalid(at: place)
+            default: place = text.endOfPlainText(from: place &+ 1)
             }
         }
-        self.place = place
-        throw invalid
     }
 
-    private mutating func word(_ word: StaticString, in text: Span<UInt8>) throws(FrameError) {
-        guard text.equals(word, in: place..<min(place + word.utf8CodeUnitCount, text.count)) else { throw invalid }
-        place += word.utf8CodeUnitCount
+    private func word(_ word: StaticString, in text: Span<UInt8>, from start: Int) throws(FrameError) -> Int {
+        let end = start &+ word.utf8CodeUnitCount
+        guard end <= text.count, text.equals(word, in: start..<end) else { throw invalid(at: start) }
+        return end
     }
 
-    private mutating func number(in text: Span<UInt8>) throws(FrameError) {
-        if text.byte(at: place) == UInt8(ascii: "-") { place += 1 }
-        let isZero = text.byte(at: place) == UInt8(ascii: "0")
-        let digits = skipDigits(in: text)
-        guard digits == 1 || digits > 1 && !isZero else { throw invalid }
+    private func number(in text: Span<UInt8>, from start: Int) throws(FrameError) -> Int {
+        let first = text.byte(at: start) == UInt8(ascii: "-") ? start &+ 1 : start
+        var place = text.endOfDigits(from: first)
+        let isZero = text.byte(at: first) == UInt8(ascii: "0")
+        guard place == first &+ 1 || place > first && !isZero else { throw invalid(at: place) }
         if text.byte(at: place) == UInt8(ascii: ".") {
-            place += 1
-            guard skipDigits(in: text) > 0 else { throw invalid }
+            let digits = place &+ 1
+            place = text.endOfDigits(from: digits)
+            guard place > digits else { throw invalid(at: place) }
         }
-        guard let byte = text.byte(at: place), byte | 0x20 == UInt8(ascii: "e") else { return }
-        place += 1
-        if let sign = text.byte(at: place), sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { place += 1 }
-        guard skipDigits(in: text) > 0 else { throw invalid }
-    }
-
-    private mutating func skipDigits(in text: Span<UInt8>) -> Int {
-        let start = place
-        var place = start
-        while place < text.count, text[place] &- 0x30 < 10 { place += 1 }
-        self.place = place
-        return place - start
+        guard text.byte(at: place) | 0x20 == UInt8(ascii: "e") else { return place }
+        place &+= 1
+        let sign = text.byte(at: place)
+        let digits = sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") ? place &+ 1 : place
+        place = text.endOfDigits(from: digits)
+        guard place > digits else { throw invalid(at: place) }
+        return place
     }
 
     // MARK: Nesting
 
     private var isInObject: Bool { containers & 1 == 1 }
 
+    @inline(__always)
     private mutating func enter(isObject: Bool) throws(FrameError) {
-        guard depth < Self.maximumDepth else {
-            throw FrameError(.malformed, "JSON that is nested more than \(Self.maximumDepth) levels deep")
-        }
-        place += 1
-        if depth > 0, depth.isMultiple(of: 64) {
+        guard depth < Self.maximumDepth else { throw tooDeep }
+        if depth & 63 == 0, depth > 0 {
             outer.append(containers)
             containers = 0
         }
         containers = containers << 1 | (isObject ? 1 : 0)
-        depth += 1
+        depth &+= 1
     }
 
+    @inline(never)
+    private var tooDeep: FrameError {
+        FrameError(.malformed, "JSON that is nested more than \(Self.maximumDepth) levels deep")
+    }
+
+    @inline(__always)
     private mutating func leave() {
-        depth -= 1
+        depth &-= 1
         containers >>= 1
-        if depth > 0, depth.isMultiple(of: 64), let last = outer.popLast() { containers = last }
+        if depth & 63 == 0, depth > 0, let last = outer.popLast() { containers = last }
     }
 }
 
 extension UInt8 {
-    fileprivate var isJSONSpace: Bool { self == 0x20 || self == 0x0A || self == 0x0D || self == 0x09 }
+    fileprivate var isJSONSpace: Bool {
+        // Bit n for the byte n: tab, line feed, carriage return, space.
+        self <= 0x20 && 1 << UInt64(self) & 0x1_0000_2600 != 0
+    }
+
+    /// Whether a number may go on with the byte behind its first digit.
+    fileprivate var continuesNumber: Bool {
+        self &- 0x30 < 10 || self == UInt8(ascii: ".") || self | 0x20 == UInt8(ascii: "e")
+    }
 }
 
 extension Span<UInt8> {
-    /// The byte at `offset`, or `nil` behind the end.
-    fileprivate func byte(at offset: Int) -> UInt8? { offset < count ? self[offset] : nil }
+    /// The byte at `offset`, or 0 behind the end: no JSON text contains 0.
+    @inline(__always)
+    fileprivate func byte(at offset: Int) -> UInt8 {
+        // Safe: the bounds are checked. One comparison is enough, because a negative offset becomes a large number.
+        UInt(bitPattern: offset) < UInt(bitPattern: count) ? unsafe self[unchecked: offset] : 0
+    }
+
+    @inline(__always)
+    fileprivate func endOfSpace(from start: Int) -> Int {
+        var place = start
+        while byte(at: place).isJSONSpace { place &+= 1 }
+        return place
+    }
+
+    @inline(__always)
+    fileprivate func endOfDigits(from start: Int) -> Int {
+        var place = start
+        while byte(at: place) &- 0x30 < 10 { place &+= 1 }
+        return place
+    }
+
+    /// The offset of the first byte from `start` on that ends a string, begins an escape, or may not be in a string.
+    fileprivate func endOfPlainText(from start: Int) -> Int {
+        firstOffset(
+            from: start,
+            amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
+            amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
+        )
+    }
 
     /// The number of bytes of the escape at `offset`, where a backslash is; 0 if it is not a valid one.
     fileprivate func sizeOfEscape(at offset: Int) -> Int {
@@ -250,37 +320,102 @@ extension Span<UInt8> {
 
     /// Whether the text of the valid JSON string in `range`, without its quotation marks, is `text`. It may be written
     /// with escapes. Reads no more than it needs to tell.
-    func isJSONString(_ text: some Collection<UInt8>, in range: Range<Int>) -> Bool {
-        var (place, expected) = (range.lowerBound, text.makeIterator())
+    func isJSONString(_ text: [UInt8], in range: Range<Int>) -> Bool {
+        // An escape is not shorter than what it stands for.
+        guard range.count >= text.count else { return false }
+        var (place, count) = (range.lowerBound, 0)
         while place < range.upperBound {
-            guard self[place] == UInt8(ascii: "\\") else {
-                guard expected.next() == self[place] else { return false }
-                place += 1
-                continue
+            guard count < text.count else { return false }
+            if self[place] == UInt8(ascii: "\\") {
+                guard let scalar = scalar(at: &place, before: range.upperBound) else { return false }
+                for byte in scalar.utf8 {
+                    guard count < text.count, text[count] == byte else { return false }
+                    count += 1
+                }
+            } else {
+                guard text[count] == self[place] else { return false }
+                (place, count) = (place + 1, count + 1)
             }
-            guard let scalar = scalar(at: &place, before: range.upperBound) else { return false }
-            for byte in scalar.utf8 where expected.next() != byte { return false }
         }
-        return expected.next() == nil
+        return count == text.count
+    }
+
+    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first one
+    /// lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not ASCII.
+    func shortJSONString(in range: Range<Int>) -> UInt64? {
+        var (place, text, shift): (Int, UInt64, UInt64) = (range.lowerBound, 0, 0)
+        while place < range.upperBound {
+            var byte = self[place]
+            if byte == UInt8(ascii: "\\") {
+                guard let scalar = scalar(at: &place, before: range.upperBound), scalar.isASCII else { return nil }
+                byte = UInt8(truncatingIfNeeded: scalar.value)
+            } else {
+                place += 1
+            }
+            // A zero byte would make no difference.
+            guard shift < 64, byte != 0 else { return nil }
+            text |= UInt64(byte) << shift
+            shift += 8
+        }
+        return text
+    }
+
+    /// Whether the valid JSON string in `range`, without its quotation marks, has escapes.
+    func hasEscapes(inJSONString range: Range<Int>) -> Bool {
+        endOfPlainText(from: range.lowerBound) < range.upperBound
     }
 
     /// The UTF-8 of the valid JSON string in `range`, without its quotation marks, or its beginning of at least `limit`
     /// bytes. `nil` if it has half of a surrogate pair.
     func bytes(ofJSONString range: Range<Int>, upTo limit: Int = .max) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(Swift.min(range.count, limit))
-        var place = range.lowerBound
-        while place < range.upperBound, bytes.count < limit {
-            let byte = self[place]
-            if byte == UInt8(ascii: "\\") {
-                guard let scalar = scalar(at: &place, before: range.upperBound) else { return nil }
-                bytes.append(contentsOf: scalar.utf8)
-            } else {
-                bytes.append(byte)
-                place += 1
+        var isValid = true
+        // No escape is shorter than what it stands for, which has at most four bytes.
+        let capacity = Swift.min(range.count, Swift.min(limit, .max - 4) + 4)
+        // Safe: at most `capacity` bytes are written, and `count` of them are.
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { memory, count in
+            var place = range.lowerBound
+            while place < range.upperBound, count < limit {
+                let byte = self[place]
+                guard byte == UInt8(ascii: "\\") else {
+                    unsafe memory[count] = byte
+                    (place, count) = (place + 1, count + 1)
+                    continue
+                }
+                let escaped = self[place + 1]
+                guard escaped == UInt8(ascii: "u") else {
+                    unsafe memory[count] = Self.unescaped(escaped)
+                    (place, count) = (place + 2, count + 1)
+                    continue
+                }
+                guard let scalar = scalar(at: &place, before: range.upperBound) else {
+                    isValid = false
+                    return
+                }
+                if scalar.isASCII {
+                    unsafe memory[count] = UInt8(truncatingIfNeeded: scalar.value)
+                    count += 1
+                    continue
+                }
+                for byte in scalar.utf8 {
+                    unsafe memory[count] = byte
+                    count += 1
+                }
             }
         }
-        return bytes
+        return isValid ? bytes : nil
+    }
+
+    /// The character that a valid escape of two bytes stands for.
+    @inline(__always)
+    private static func unescaped(_ byte: UInt8) -> UInt8 {
+        switch byte {
+        case UInt8(ascii: "b"): 0x08
+        case UInt8(ascii: "f"): 0x0C
+        case UInt8(ascii: "n"): 0x0A
+        case UInt8(ascii: "r"): 0x0D
+        case UInt8(ascii: "t"): 0x09
+        default: byte
+        }
     }
 
     /// The scalar of the valid escape at `place`, which moves behind it. `nil` for half of a surrogate pair.
@@ -288,14 +423,7 @@ extension Span<UInt8> {
         let byte = self[place + 1]
         guard byte == UInt8(ascii: "u") else {
             place += 2
-            switch byte {
-            case UInt8(ascii: "b"): return "\u{8}"
-            case UInt8(ascii: "f"): return "\u{c}"
-            case UInt8(ascii: "n"): return "\n"
-            case UInt8(ascii: "r"): return "\r"
-            case UInt8(ascii: "t"): return "\t"
-            default: return Unicode.Scalar(byte)
-            }
+            return Unicode.Scalar(Self.unescaped(byte))
         }
         guard let unit = codeUnit(at: place) else { return nil }
         place += 6

@@ -57,7 +57,10 @@ package enum TunnelWire {
 
     /// Returns the code in a response of type 0x406; `networkConnectionLost` if it is not a number.
     package static func abortCode(in response: Response) -> URLError.Code {
-        Int(strictSigned: String(response.body)).flatMap { URLError.Code(rawValue: $0) } ?? .networkConnectionLost
+        // A code has a few digits; the body may have megabytes.
+        guard response.body.count <= 20 else { return .networkConnectionLost }
+        return Int(strictSigned: String(response.body)).flatMap { URLError.Code(rawValue: $0) }
+            ?? .networkConnectionLost
     }
 }
 
@@ -85,6 +88,8 @@ package struct GatewayVerdict: Sendable, Hashable {
     package init(_ reason: Reason, _ code: URLError.Code? = nil) { (self.reason, self.code) = (reason, code) }
 
     package init?(_ text: String) {
+        // A verdict has a few words; a header has up to 64 KiB.
+        guard text.utf8.count <= 64 else { return nil }
         let parts = text.split(separator: ";", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
         guard let first = parts.first, let reason = Reason(rawValue: first) else { return nil }
         self.reason = reason

@@ -182,6 +182,29 @@ struct CountedPayloadCodecTests {
         #expect(CountedPayloadCodec.Payload.count(inWord: 3, of: "MSG a 12") == missing("4", of: 3))
         #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "") == missing("1", of: 0))
         #expect(CountedPayloadCodec.Payload.count(inWord: 0, of: "007") == .bytes(7))
+        let head: Bytes = "\t 1  22 \t333 "
+        for (index, number) in [(0, 1), (1, 22), (2, 333), (-3, 1), (-2, 22), (-1, 333)] {
+            #expect(CountedPayloadCodec.Payload.count(inWord: index, of: head) == .bytes(number))
+        }
+        #expect(CountedPayloadCodec.Payload.count(inWord: 3, of: head) == missing("4", of: 3))
+        #expect(CountedPayloadCodec.Payload.count(inWord: .max, of: head) == missing("9223372036854775808", of: 3))
+        let least = missing("9223372036854775808 from the end", of: 3)
+        #expect(CountedPayloadCodec.Payload.count(inWord: .min, of: head) == least)
+        let invalid = CountedPayloadCodec.Payload.malformed("word 2 is not a decimal byte count")
+        #expect(CountedPayloadCodec.Payload.count(inWord: 1, of: "1 a 3") == invalid)
+        #expect(CountedPayloadCodec.Payload.count(inWord: -2, of: "1 a 3") == invalid)
+    }
+
+    @Test func theNameOfAFieldHasAnyCase() {
+        for head: Bytes in [
+            "LENGTH:7", "length: 7 ", "a:1\r\nLength:\t7", "Lengthy:1\r\nlength:7\r\n", ":\r\n\r\nlengtH:7",
+        ] {
+            #expect(CountedPayloadCodec.Payload.count(inField: "Length", of: head) == .bytes(7))
+        }
+        for head: Bytes in ["", "lengt:7", "length", "length 7", "xlength:7", "l:ngth:7", "length\r\n:7"] {
+            let missing = CountedPayloadCodec.Payload.malformed("the head has no field Length")
+            #expect(CountedPayloadCodec.Payload.count(inField: "Length", of: head) == missing)
+        }
     }
 
     /// Otherwise the client would take what the server sends for another kind of frame.

@@ -39,6 +39,29 @@ struct ByteSearchTests {
         }
     }
 
+    /// Patterns that are longer than the words by which the search compares, in bytes that begin like them again and again,
+    /// up to the end of the memory.
+    @Test(arguments: [
+        "ab", "aab", "aaaaaaab", "aaaaaaaab", "aaaaaaaaaaaaaaab", "abababababababababac", "\r\n--boundary",
+    ])
+    func aPatternIsFoundAmongItsBeginnings(_ text: String) {
+        let pattern = Array(text.utf8)
+        for length in 1..<pattern.count {
+            for repetitions in [0, 1, 7, 40] {
+                for rest in 0...9 {
+                    let before = (0..<repetitions).flatMap { _ in pattern[..<length] }
+                    let bytes = before + pattern + [UInt8](repeating: pattern[0], count: rest)
+                    let expected = (0...before.count).first { Array(bytes[$0..<$0 + pattern.count]) == pattern }
+                    #expect(ReceiveBuffer(bytes).firstOffset(of: Bytes(pattern)) == expected)
+                    #expect(
+                        Bytes(bytes.dropLast(rest + 1)).firstIndex(of: Bytes(pattern))
+                            == (expected == before.count ? nil : expected)
+                    )
+                }
+            }
+        }
+    }
+
     @Test func bytesOutsideTheBufferAreNotFound() {
         var buffer = ReceiveBuffer("ab\r\ncd\r".utf8)
         buffer.skip(3)

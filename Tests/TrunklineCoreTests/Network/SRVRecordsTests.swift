@@ -46,6 +46,27 @@ import Testing
 
     // MARK: Reading
 
+    /// Each name of a message could lead to thousands of pointers: 64 KiB took 0.4 billion instructions.
+    @Test func aNameHasAFewPointersAtMost() throws {
+        func message(pointers: Int) -> [UInt8] {
+            // The data of a record of another type: a name of one byte, and pointers, each to the one before.
+            let start = 12 + 11
+            let places = (0..<pointers).map { $0 == 0 ? start : start + 1 + 2 * ($0 - 1) }
+            let chain = [0] + places.flatMap { [0xc0 | UInt8($0 >> 8), UInt8($0 & 0xff)] }
+            let other = Self.record(5, owner: [0], chain)
+            let last = start + 1 + 2 * (pointers - 1)
+            let owner = [0xc0 | UInt8(last >> 8), UInt8(last & 0xff)]
+            let data = Self.integer(1) + Self.integer(2) + Self.integer(3) + Self.name("x")
+            return Self.message(questions: 0, [other, Self.record(33, owner: owner, data)])
+        }
+        #expect(try SRVRecords(reading: message(pointers: 126)).all.map(\.target) == ["x"])
+        guard case .malformed(let reason, _) = error(of: message(pointers: 127)) else {
+            Issue.record("the message was read")
+            return
+        }
+        #expect(reason == "a name with more than 127 pointers")
+    }
+
     @Test func recordsAreRead() throws {
         let records = try SRVRecords(reading: Self.good).all
         #expect(

@@ -51,6 +51,17 @@ import Testing
         #expect(lines.finish(at: start.advanced(by: .seconds(1))).map(\.text) == ["21", "22"])
     }
 
+    /// Lines that are left out are escaped, and cut, when they are reported.
+    @Test func whatWasLeftOutIsEscaped() {
+        var lines = OutputLines()
+        _ = lines.append(String(repeating: "x\r\n", count: 20).utf8, at: start)
+        let long = String(repeating: "a", count: 1023) + "é"
+        #expect(lines.append("\r\n\n\(long)\n\u{1b}[0m\n".utf8, at: start).isEmpty)
+        #expect(lines.append([0xFF], at: start).isEmpty)
+        let texts = [String(repeating: "a", count: 1023) + " …", "\\u{1b}[0m", "\u{FFFD}"]
+        #expect(lines.finish(at: start).map(\.text) == texts)
+    }
+
     @Test func exitsAreReadFromTheStatusOfTheSystem() {
         #expect(ProcessExit(waitStatus: 0) == .status(0))
         #expect(ProcessExit(waitStatus: 0x0300) == .status(3))

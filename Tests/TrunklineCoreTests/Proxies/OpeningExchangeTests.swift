@@ -107,6 +107,22 @@ import Testing
         #expect(error?.message.contains("wants a user name and a password") == true)
     }
 
+    @Test(arguments: ["HTTP/1.1 200 OK", "HTTP/1.0   200", "HTTP/1.1 200 ", "HTTP/1.1  299  a b\u{301}"])
+    func wordsOfAnAnswerAreSeparatedBySpaces(_ line: String) throws {
+        var exchange = try HTTPConnectExchange(to: "b", port: 1, as: nil)
+        var input = Array("\(line)\r\n\r\nx".utf8)[...]
+        #expect(try exchange.receive(&input) == .done)
+        #expect(input == [UInt8(ascii: "x")])
+    }
+
+    @Test(arguments: [("404", ""), ("404 ", ""), ("404  Not  Found", "Not  Found")])
+    func aRefusalQuotesTheProxy(_ words: String, _ phrase: String) throws {
+        var exchange = try HTTPConnectExchange(to: "b", port: 1, as: nil)
+        var input = Array("HTTP/1.1 \(words)\r\n\r\n".utf8)[...]
+        let error = #expect(throws: TransportError.self) { try exchange.receive(&input) }
+        #expect(error?.message == "the HTTP proxy answered 404 \(phrase)")
+    }
+
     /// The status of a proxy is three digits.
     @Test(arguments: ["+20", "-00", "099", "2 0", "２00", "20", "2000", "0x2"])
     func aStatusThatIsNoNumberIsRefused(_ status: String) throws {

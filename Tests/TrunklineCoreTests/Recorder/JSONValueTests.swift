@@ -38,6 +38,37 @@ import Trunkline
         if let expected, expected < 0 { #expect(JSONValue(text)?.integer(UInt64.self) == nil) }
     }
 
+    /// Texts of every length, so that the search for the next escape ends at every offset of a word.
+    @Test func escapesAreReadAtEveryOffset() {
+        let escapes = [
+            ("\\n", "\n"), ("\\b\\f\\r\\t", "\u{8}\u{c}\r\t"), ("\\/\\\\\\\"", "/\\\""), ("\\u00e9", "é"),
+            ("\\u00E9x\\u0000", "éx\0"), ("\\ud83d\\ude00", "😀"), ("\\uffff", "\u{ffff}"),
+        ]
+        for (escape, text) in escapes {
+            for count in 0..<20 {
+                for end in ["", "z", "\u{7f}é"] {
+                    let letters = String(repeating: "a", count: count)
+                    let value = JSONValue("\"\(letters)\(escape)\(end)\"")
+                    #expect(value == .text(letters + text + end))
+                    #expect(JSONValue("\"\(letters)\(escape)\u{1f}\"") == nil)
+                    #expect(JSONValue("\"\(letters)\(escape.dropLast())") == nil)
+                }
+            }
+        }
+    }
+
+    /// The bytes around the range are not read.
+    @Test func oneLineOfALongerTextIsRead() {
+        let text = Array("1\n{\"a\":\"b\"}\ntrue\n\"\\ud83d\\ude00".utf8)
+        #expect(JSONValue(utf8: text, in: 0..<1) == .number("1"))
+        #expect(JSONValue(utf8: text, in: 2..<11)?["a"]?.text == "b")
+        #expect(JSONValue(utf8: text, in: 2..<10) == nil)
+        #expect(JSONValue(utf8: text, in: 12..<16) == .flag(true))
+        #expect(JSONValue(utf8: text, in: 12..<15) == nil)
+        for end in 17...text.count { #expect(JSONValue(utf8: text, in: 17..<end) == nil) }
+        #expect(JSONValue(utf8: text, in: 3..<3) == nil)
+    }
+
     @Test func deepNestingIsRejected() {
         #expect(JSONValue(String(repeating: "[", count: 10) + String(repeating: "]", count: 10)) != nil)
         #expect(JSONValue(String(repeating: "[", count: 100_000)) == nil)

@@ -306,6 +306,57 @@ struct JSONRPCCodecTests {
         #expect(plain == call(.push, "$/cancelRequest", "{\"id\":1}"))
     }
 
+    /// Names and methods are compared byte by byte, not as strings: the KELVIN SIGN equals K there.
+    ///
+    /// Regression: they were made strings, so that a name that is no text made the whole message malformed, and each character
+    /// of a long one was looked up in the tables of Unicode.
+    @Test func namesThatAreNoTextMakeNoDifference() throws {
+        for name in ["\\ud83d", "\\ude00\\u0069d", "\\u0000", "id\\u0000", "\u{212a}", "\\u212a", "e\\u0301"] {
+            let frame = try decode("{\"\(name)\":{},\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}")
+            #expect(frame == Frame(.response, serial: 7, body: "1"), "\(name)")
+        }
+        var dialect = JSONRPCCodec.Dialect.plain
+        dialect.cancellation = .init(method: "K", parameter: "K", isAnswered: true)
+        dialect.ping = "Kp"
+        for kelvin in ["\u{212a}", "\\u212a"] {
+            #expect(
+                try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\(kelvin)\",\"params\":{\"K\":1}}", dialect)?.kind
+                    == .push
+            )
+            #expect(try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\(kelvin)p\",\"id\":1}", dialect)?.kind == .request)
+            let other = try decode("{\"jsonrpc\":\"2.0\",\"method\":\"K\",\"params\":{\"\(kelvin)\":1}}", dialect)
+            #expect(other?.malformedReason == .malformed)
+        }
+        let cancel = try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\\u004b\",\"params\":{\"\\u004B\":1}}", dialect)
+        #expect(cancel == Frame(.cancel, serial: 1))
+        let ping = try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\\u004bp\",\"id\":1}", dialect)
+        #expect(ping == Frame(.ping, serial: 1))
+    }
+
+    /// Only the beginning of a message is shown, so only that is decoded: what follows may be no text, and megabytes.
+    @Test func onlyTheBeginningOfAnErrorTextIsDecoded() throws {
+        for unit in ["\\n", "\\u00e9", "\\ud83d\\ude00", "a"] {
+            let text = String(repeating: unit, count: 4096)
+            let error = "{\"code\":-1,\"message\":\"\(text)\\ud83d\"}"
+            let frame = try #require(try decode("{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":\(error)}"))
+            #expect(frame.reason?.code == -1 && frame.reason?.text.isEmpty == false)
+            // The caller, who reads all of it, learns that it is no text.
+            #expect(JSONRPCError(parsing: frame.body) == nil)
+        }
+    }
+
+    @Test func methodsMayHaveEscapes() throws {
+        for (text, method) in [
+            ("a\\/b", "a/b"), ("\\u0061\\ud83d\\ude00", "a😀"), ("é", "é"), ("", ""), ("\\u0000", "\0"),
+        ] {
+            let frame = try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\(text)\"}")
+            #expect(frame?[bytes: "method"] == Bytes(method) && frame?.malformedReason == nil)
+        }
+        // The same bytes as the message: a long method is not copied.
+        let long = String(repeating: "a", count: 100_000)
+        #expect(try decode("{\"jsonrpc\":\"2.0\",\"method\":\"\(long)\"}")?[bytes: "method"] == Bytes(long))
+    }
+
     @Test func theDialectHasAPing() throws {
         var codec = JSONRPCCodec(.lines, dialect: .modelContext)
         let ping = try #require(codec.ping(number: 5))

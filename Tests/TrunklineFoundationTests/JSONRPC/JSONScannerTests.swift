@@ -55,6 +55,81 @@ struct JSONScannerTests {
         #expect(!isAccepted(Bytes(String(repeating: open, count: 1_000_000))))
     }
 
+    // MARK: Strings
+
+    private static let names: [(JSONRPCName, String)] = [
+        (.jsonrpc, "jsonrpc"), (.id, "id"), (.method, "method"), (.params, "params"), (.result, "result"),
+        (.error, "error"), (.code, "code"), (.message, "message"), (.data, "data"),
+    ]
+
+    /// The name in a JSON string, which is given without quotation marks.
+    private func name(_ text: String) -> JSONRPCName? {
+        Bytes("\"\(text)\"").withSpan { JSONRPCName($0, 1..<$0.count - 1) }
+    }
+
+    @Test func namesAreFoundHoweverTheyAreWritten() {
+        for (expected, text) in Self.names {
+            #expect(name(text) == expected)
+            let escapes = text.utf8.map { "\\u00" + String($0, radix: 16) }
+            #expect(name(escapes.joined()) == expected)
+            #expect(name(escapes.map { $0.uppercased().replacing("\\U", with: "\\u") }.joined()) == expected)
+            #expect(name(escapes[0] + text.dropFirst()) == expected)
+            #expect(name(text.dropLast() + escapes[escapes.count - 1]) == expected)
+            for other in ["", " ", "\\u0000", "x", "\\n", "\\u0100", "\\ud83d", "\\ud83d\\ude00", "é"] {
+                #expect(name(other + text) == (other.isEmpty ? expected : nil))
+                #expect(name(text + other) == (other.isEmpty ? expected : nil))
+                #expect(name(String(repeating: text + other, count: 100)) == nil)
+            }
+            #expect(name(text.uppercased()) == nil)
+            #expect(name(String(text.dropLast())) == nil)
+        }
+        #expect(name("") == nil)
+    }
+
+    /// Escapes at every offset, so that the search for the next one ends at every offset of a word.
+    @Test func stringsAreReadAsFoundationReadsThem() throws {
+        var random = SeededGenerator(seed: 11)
+        let pieces = [
+            "a", "bc", "defghijklm", "é", "😀", "\u{7f}", "\\n", "\\b", "\\f", "\\r", "\\t", "\\/", "\\\\", "\\\"",
+            "\\u0041",
+            "\\u00e9", "\\u20AC", "\\ud83d\\ude00", "\\u0000",
+        ]
+        for _ in 0..<3000 {
+            let text = (0..<Int.random(in: 0...9, using: &random)).map { _ in
+                pieces[Int.random(in: 0..<pieces.count, using: &random)]
+            }.joined()
+            let json = "\"\(text)\""
+            let read = try JSONSerialization.jsonObject(with: Data(json.utf8), options: .fragmentsAllowed)
+            let expected = Array(try #require(read as? String).utf8)
+            #expect(isAccepted(Bytes(json)))
+            let limit = Int.random(in: 1...20, using: &random)
+            let (whole, beginning, isSame) = Bytes(json).withSpan { span in
+                let range = 1..<span.count - 1
+                return (
+                    span.bytes(ofJSONString: range), span.bytes(ofJSONString: range, upTo: limit),
+                    span.isJSONString(expected, in: range) && !span.isJSONString(expected + [97], in: range)
+                        && (expected.isEmpty || !span.isJSONString(expected.dropLast(), in: range))
+                )
+            }
+            #expect(whole == expected, "\(text)")
+            let start = try #require(beginning)
+            #expect(
+                expected.starts(with: start) && start.count >= min(limit, expected.count) && start.count < limit + 4
+            )
+            #expect(isSame, "\(text)")
+            for (mark, cut) in [("\u{1f}", 0), ("\\x", 0), ("\\u00g0", 0), ("", 1)] {
+                #expect(!isAccepted(Bytes("\"\(text)\(mark)\"".utf8.dropLast(cut))))
+            }
+        }
+    }
+
+    @Test(arguments: ["\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\ud83dx", "a\\ude00\\ud83d"])
+    func halfPairsOfSurrogatesAreNoText(_ text: String) {
+        let bytes = Bytes("\"\(text)\"").withSpan { $0.bytes(ofJSONString: 1..<$0.count - 1) }
+        #expect(bytes == nil)
+        #expect(isAccepted(Bytes("\"\(text)\"")))
+    }
+
     /// The scanner and Foundation agree about random text of the parts of JSON.
     @Test func theScannerAgreesWithFoundation() {
         let parts = [

@@ -32,24 +32,11 @@ public struct CountedPayloadCodec: FrameCodec {
         ///   digits.
         public static func count(inWord index: Int, of head: Bytes) -> Payload {
             head.withSpan { head in
-                // Twice, instead of keeping the words: a head may consist of thousands.
-                var count = 0
-                head.forEachWord { _ in
-                    count += 1
-                    return true
-                }
-                let number = index < 0 ? count + index : index
-                guard number >= 0, number < count else {
+                guard let word = head.word(index) else {
                     let missing = index < 0 ? "\(index.magnitude) from the end" : "\(index.magnitude + 1)"
-                    return .malformed("the head has \(count) words; word \(missing) is missing")
+                    return .malformed("the head has \(head.wordCount) words; word \(missing) is missing")
                 }
-                var (found, place) = (0..<0, 0)
-                head.forEachWord { word in
-                    if place == number { found = word }
-                    place += 1
-                    return place <= number
-                }
-                return Payload(decimal: head, found, of: "word \(number + 1)")
+                return Payload(decimal: head, word, of: "word \(index < 0 ? head.wordCount + index + 1 : index + 1)")
             }
         }
 
@@ -61,7 +48,7 @@ public struct CountedPayloadCodec: FrameCodec {
         /// - Returns: The size, or ``malformed(_:)`` if there is no such line or more than one, or if its value does
         ///   not consist of 1 to 18 digits.
         public static func count(inField name: String, of head: Bytes) -> Payload {
-            let bytes = Array(name.utf8)
+            let bytes = name.utf8.map(\.lowercasedASCII)
             return head.withSpan { head in
                 var (found, start): (Payload?, Int) = (nil, 0)
                 while start <= head.count {
@@ -462,13 +449,40 @@ extension CountedPayloadCodec: FrameLimitCodec {
 }
 
 extension Span<UInt8> {
-    /// Calls `body` with the range of each word, until it returns false. Words are separated by spaces or tabs.
-    fileprivate func forEachWord(_ body: (Range<Int>) -> Bool) {
-        var start = 0
-        for index in 0...count where index == count || self[index].isBlank {
-            if start < index, !body(start..<index) { return }
-            start = index + 1
+    /// The range of the word with this index, from the end if it is negative; `nil` if there is none. Words are separated by
+    /// spaces or tabs.
+    fileprivate func word(_ index: Int) -> Range<Int>? {
+        var left = index
+        if index >= 0 {
+            var place = 0
+            while true {
+                while place < count, self[place].isBlank { place += 1 }
+                let start = place
+                while place < count, !self[place].isBlank { place += 1 }
+                if start == place { return nil }
+                if left == 0 { return start..<place }
+                left -= 1
+            }
         }
+        var place = count
+        while true {
+            while place > 0, self[place - 1].isBlank { place -= 1 }
+            let end = place
+            while place > 0, !self[place - 1].isBlank { place -= 1 }
+            if place == end { return nil }
+            left += 1
+            if left == 0 { return place..<end }
+        }
+    }
+
+    fileprivate var wordCount: Int {
+        var (words, isInWord) = (0, false)
+        for index in 0..<count {
+            let isBlank = self[index].isBlank
+            if !isBlank, !isInWord { words += 1 }
+            isInWord = !isBlank
+        }
+        return words
     }
 
     /// The offset of the CRLF that ends the line from `start` on, or the end of the bytes.
@@ -481,15 +495,13 @@ extension Span<UInt8> {
         return count
     }
 
-    /// The value of the field in `line`, if its name is `name`, apart from the case of ASCII letters.
+    /// The value of the field in `line`, if its name is `name`, which is in lower case, apart from the case of ASCII letters.
     fileprivate func value(ofField name: [UInt8], in line: Range<Int>) -> Range<Int>? {
         let colon = line.lowerBound + name.count
         guard colon < line.upperBound, self[colon] == UInt8(ascii: ":") else { return nil }
         for offset in 0..<name.count {
             let byte = self[line.lowerBound + offset]
-            guard byte != UInt8(ascii: ":"), byte.lowercasedASCII == name[offset].lowercasedASCII else {
-                return nil
-            }
+            guard byte != UInt8(ascii: ":"), byte.lowercasedASCII == name[offset] else { return nil }
         }
         var (low, high) = (colon + 1, line.upperBound)
         while low < high, self[low].isBlank { low += 1 }

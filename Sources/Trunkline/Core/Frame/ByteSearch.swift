@@ -37,19 +37,70 @@ extension UnsafeRawBufferPointer {
     }
 
     /// Returns the offset of the first occurrence of `pattern` in `start..<end`; `start` if `pattern` is empty.
+    ///
+    /// For a pattern of at most eight bytes, the time depends on the number of bytes only, whatever they are.
     func firstOffset(of pattern: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Int? {
         guard let first = unsafe pattern.first else { return start <= end ? start : nil }
         // An occurrence that begins here or later would not fit.
         let limit = end &- pattern.count &+ 1
+        guard start < limit, let candidate = unsafe firstOffset(of: first, from: start, to: limit) else { return nil }
+        // Usually the first candidate is one.
+        if unsafe has(pattern, from: 1, at: candidate) { return candidate }
+        return unsafe firstOffset(of: pattern, PatternKey(pattern), from: candidate &+ 1, before: limit)
+    }
+
+    @inline(never)
+    private func firstOffset(
+        of pattern: UnsafeRawBufferPointer,
+        _ key: PatternKey,
+        from start: Int,
+        before limit: Int
+    ) -> Int? {
+        let first = unsafe pattern[0]
         var index = start
         while index < limit {
             guard let candidate = unsafe firstOffset(of: first, from: index, to: limit) else { return nil }
-            var length = 1
-            while length < pattern.count, unsafe self[candidate &+ length] == pattern[length] { length &+= 1 }
-            if length == pattern.count { return candidate }
-            index = candidate &+ 1
+            // Searching for each occurrence of the first byte would take ten times as long where there are many of them.
+            let pause = Swift.min(limit, candidate &+ 32)
+            index = candidate
+            while index < pause {
+                // Bytes behind the pattern are loaded, too, and not compared.
+                if index &+ 8 <= count {
+                    let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self))
+                    if (word ^ key.word) & key.mask == 0, unsafe has(pattern, from: 8, at: index) { return index }
+                } else if unsafe has(pattern, from: 0, at: index) {
+                    return index
+                }
+                index &+= 1
+            }
         }
         return nil
+    }
+
+    /// Whether the bytes at `index` are those of `pattern`, as far as they follow its first `length` bytes.
+    @inline(__always)
+    private func has(_ pattern: UnsafeRawBufferPointer, from length: Int, at index: Int) -> Bool {
+        var length = length
+        while length < pattern.count {
+            guard unsafe self[index &+ length] == pattern[length] else { return false }
+            length &+= 1
+        }
+        return true
+    }
+}
+
+/// The first bytes of a pattern, at most eight.
+private struct PatternKey {
+    /// The bytes, the first one lowest.
+    var word: UInt64 = 0
+    /// All bits of these bytes.
+    var mask: UInt64 = 0
+
+    init(_ pattern: UnsafeRawBufferPointer) {
+        for index in 0..<min(8, pattern.count) {
+            word |= unsafe UInt64(pattern[index]) &<< UInt64(8 &* index)
+            mask |= 0xff &<< UInt64(8 &* index)
+        }
     }
 }
 

@@ -22,7 +22,7 @@ extension LayoutPlan {
             try checkConstants(shape.headerConstants, of: shape.header, in: bytes, at: 0)
             try checkRepetitions(inTrailer: false, in: bytes, parts)
         } else {
-            try checkPresent(shape.headerConstants, bytes)
+            try checkPresent(bytes) { _ in true }
             guard shape.length.offset + shape.length.width <= bytes.byteCount else { return nil }
         }
         parts.trailer = parts.body &+ (try bodySize(in: bytes))
@@ -42,7 +42,7 @@ extension LayoutPlan {
     @inline(never)
     private func variableParts(of bytes: borrowing RawSpan, _ order: ByteOrder) throws(FrameError) -> FrameParts? {
         let offset = shape.length.offset
-        try checkPresent(shape.headerConstants.filter { $0.upperBound <= offset }, bytes)
+        try checkPresent(bytes) { $0.upperBound <= offset }
         let (value, width): (UInt64, Int)
         switch bytes.varint(at: offset, order, upTo: limits.lengths.upperBound) {
         case .whole(let number, let count): (value, width) = (number, count)
@@ -60,17 +60,24 @@ extension LayoutPlan {
         guard limits.bodySizes.contains(body), body + shape.overhead + extra <= limits.frameSize else {
             throw body < 0 ? limits.illegalLength(value, shape.lengthOfEmpty) : limits.illegalBody(body)
         }
-        try checkPresent(shape.headerConstants.filter { $0.lowerBound > offset }, bytes, extra: extra)
+        try checkPresent(bytes, extra: extra) { $0.lowerBound > offset }
         let size = shape.header.count + extra
         let parts = FrameParts(extra: extra, body: size, trailer: size + body)
         if bytes.byteCount >= size { try checkRepetitions(inTrailer: false, in: bytes, parts) }
         return parts
     }
 
-    /// Checks what has arrived of `ranges` of the header, which are `extra` bytes further on than in its template.
-    private func checkPresent(_ ranges: [Range<Int>], _ bytes: borrowing RawSpan, extra: Int = 0) throws(FrameError) {
+    /// Checks what has arrived of some of the constants in the header, which are `extra` bytes further on than in its template.
+    @inline(__always)
+    private func checkPresent(
+        _ bytes: borrowing RawSpan,
+        extra: Int = 0,
+        _ isMeant: (Range<Int>) -> Bool
+    ) throws(FrameError) {
         let present = 0..<max(0, bytes.byteCount - extra)
-        try checkConstants(ranges.map { $0.clamped(to: present) }, of: shape.header, in: bytes, at: extra)
+        for range in shape.headerConstants where isMeant(range) {
+            try checkConstant(range.clamped(to: present), of: shape.header, in: bytes, at: extra)
+        }
     }
 
     /// Checks that `bytes`, from `start` on, equal those of `template` in every one of `ranges`.
@@ -81,13 +88,21 @@ extension LayoutPlan {
         in bytes: borrowing RawSpan,
         at start: Int
     ) throws(FrameError) {
-        for range in ranges {
-            for index in range {
-                let byte = unsafe bytes.unsafeLoad(fromByteOffset: start + index, as: UInt8.self)
-                if byte != template[index] {
-                    let (found, expected) = (hexadecimal(byte), hexadecimal(template[index]))
-                    throw FrameError(.unexpectedBytes, "byte \(start + index) is \(found) instead of \(expected)")
-                }
+        for range in ranges { try checkConstant(range, of: template, in: bytes, at: start) }
+    }
+
+    @inline(__always)
+    private func checkConstant(
+        _ range: Range<Int>,
+        of template: [UInt8],
+        in bytes: borrowing RawSpan,
+        at start: Int
+    ) throws(FrameError) {
+        for index in range {
+            let byte = unsafe bytes.unsafeLoad(fromByteOffset: start + index, as: UInt8.self)
+            if byte != template[index] {
+                let (found, expected) = (hexadecimal(byte), hexadecimal(template[index]))
+                throw FrameError(.unexpectedBytes, "byte \(start + index) is \(found) instead of \(expected)")
             }
         }
     }

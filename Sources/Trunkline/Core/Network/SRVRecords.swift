@@ -115,6 +115,9 @@ private struct DNSReader {
     private let bytes: [UInt8]
     private(set) var offset = 0
 
+    /// As many as a name can have labels.
+    private static let maximumPointers = 127
+
     init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     mutating func integer(_ what: String) throws(SRVError) -> UInt16 {
@@ -150,9 +153,11 @@ private struct DNSReader {
     /// Reads a name: labels of 1 to 63 bytes, each after its length, up to a zero or a pointer to an earlier name (RFC
     /// 1035 §4.1.4).
     ///
-    /// Each pointer must lead to a place before the labels that it ends, so a loop is impossible.
+    /// Each pointer must lead to a place before the labels that it ends, so a loop is impossible. The number of pointers has a
+    /// limit, too: a message may have thousands of names, each of which leads to thousands of pointers.
     mutating func name() throws(SRVError) -> [ArraySlice<UInt8>] {
         var labels: [ArraySlice<UInt8>] = []
+        var pointers = 0
         var (position, start, length) = (offset, offset, 0)
         /// Where reading continues after the name; `nil` before the first pointer.
         var end: Int?
@@ -177,6 +182,10 @@ private struct DNSReader {
                 }
                 let target = (first & 0x3f) << 8 | Int(bytes[position + 1])
                 guard target < start else { throw .malformed("a pointer that leads forward", offset: position) }
+                pointers += 1
+                guard pointers <= Self.maximumPointers else {
+                    throw .malformed("a name with more than \(Self.maximumPointers) pointers", offset: position)
+                }
                 if end == nil { end = position + 2 }
                 (position, start) = (target, target)
             default: throw .malformed("a label of an unknown kind", offset: position)

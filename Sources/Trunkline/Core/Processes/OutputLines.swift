@@ -24,24 +24,40 @@ package struct OutputLines: Sendable {
     private var second: Instant?
     private var count = 0
     private var omitted = 0
-    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit.
-    private var latest: [String] = []
+    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit. They
+    /// are escaped when they are reported, because there may be very many.
+    private var latest: [Raw] = []
     /// The most of these that are reported at the end.
     private static let maximumLatest = 5
+
+    /// A line as it was written.
+    private struct Raw {
+        var bytes: [UInt8]
+        var isCut: Bool
+
+        var text: String {
+            var text = String(decoding: bytes, as: UTF8.self)
+            // The cut may have been within a character.
+            if isCut { text = (text.last == "\u{FFFD}" ? String(text.dropLast()) : text) + " …" }
+            return text.asMessage
+        }
+    }
 
     package init() {}
 
     /// Takes bytes that arrived at `now`. Returns the lines that they complete. Empty lines are dropped.
     package mutating func append(_ bytes: some Sequence<UInt8>, at now: Instant) -> [Line] {
-        var lines: [Line] = []
-        for byte in bytes {
-            if byte == 0x0A {
-                endLine(&lines, at: now)
-            } else if incomplete.count < Self.maximumLength {
-                incomplete.append(byte)
-            } else {
-                isCut = true
-            }
+        let bytes = [UInt8](copying: bytes)
+        var (lines, start): ([Line], Int) = ([], 0)
+        while start < bytes.count {
+            // Safe: the range is within the bytes.
+            let found = unsafe bytes.withUnsafeBytes { unsafe $0.firstOffset(of: 0x0A, from: start, to: bytes.count) }
+            let end = found ?? bytes.count
+            let room = Self.maximumLength - incomplete.count
+            if start < end { incomplete += bytes[start..<min(end, start + room)] }
+            if end - start > room { isCut = true }
+            if found != nil, !incomplete.isEmpty { endLine(&lines, at: now) }
+            start = end + 1
         }
         return lines
     }
@@ -51,27 +67,29 @@ package struct OutputLines: Sendable {
         var lines: [Line] = []
         endLine(&lines, at: now)
         let before = exchange(&omitted, with: 0) - latest.count
-        for (index, text) in exchange(&latest, with: []).enumerated() {
-            lines.append(Line(text, omitted: index == 0 ? before : 0))
+        for (index, raw) in exchange(&latest, with: []).enumerated() {
+            lines.append(Line(raw.text, omitted: index == 0 ? before : 0))
         }
         return lines
     }
 
     private mutating func endLine(_ lines: inout [Line], at now: Instant) {
-        defer { (incomplete, isCut) = ([], false) }
+        defer {
+            incomplete.removeAll(keepingCapacity: true)
+            isCut = false
+        }
         if incomplete.last == 0x0D, !isCut { incomplete.removeLast() }
         guard !incomplete.isEmpty else { return }
         if second.map({ now.since($0) >= .seconds(1) }) ?? true { (second, count) = (now, 0) }
-        var text = String(decoding: incomplete, as: UTF8.self)
-        // The cut may have been within a character.
-        if isCut { text = (text.last == "\u{FFFD}" ? String(text.dropLast()) : text) + " …" }
         guard count < Self.maximumPerSecond else {
             omitted += 1
-            if latest.count == Self.maximumLatest { latest.removeFirst() }
-            return latest.append(text.asMessage)
+            // The memory of the oldest one is used again.
+            let oldest = latest.count == Self.maximumLatest ? latest.removeFirst().bytes : []
+            latest.append(Raw(bytes: exchange(&incomplete, with: oldest), isCut: isCut))
+            return
         }
         count += 1
         latest = []
-        lines.append(Line(text.asMessage, omitted: exchange(&omitted, with: 0)))
+        lines.append(Line(Raw(bytes: incomplete, isCut: isCut).text, omitted: exchange(&omitted, with: 0)))
     }
 }

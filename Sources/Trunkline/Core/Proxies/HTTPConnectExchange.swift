@@ -45,13 +45,7 @@ package struct HTTPConnectExchange: OpeningExchange {
             }
             return .wait
         }
-        let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
-        let words = String(decoding: line, as: UTF8.self).split(separator: " ", maxSplits: 2)
-        guard words.count >= 2, words[1].utf8.count == 3, let status = UInt16(strict: words[1]),
-            status >= 100
-        else {
-            throw .proxy(.protocolViolation, "the answer of the HTTP proxy has no status")
-        }
+        let (status, phrase) = try readLine(input)
         // An interim response precedes the final one (RFC 9110, section 15.2).
         if 100..<200 ~= status {
             interimResponses += 1
@@ -61,9 +55,21 @@ package struct HTTPConnectExchange: OpeningExchange {
             input = input[end...]
             return input.isEmpty ? .wait : try receive(&input)
         }
-        guard 200..<300 ~= status else { throw failure(status, words.count > 2 ? String(words[2]) : "") }
+        guard 200..<300 ~= status else { throw failure(status, phrase) }
         input = input[end...]
         return .done
+    }
+
+    /// The status of the answer and what follows it in its first line, which has arrived. Words are separated by spaces.
+    private func readLine(_ input: ArraySlice<UInt8>) throws(TransportError) -> (status: UInt16, phrase: String) {
+        let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
+        let version = line.prefix { $0 != 0x20 }
+        let rest = line[version.endIndex...].drop { $0 == 0x20 }
+        let word = rest.prefix { $0 != 0x20 }
+        guard word.count == 3, let status = UInt16(strict: String(decoding: word, as: UTF8.self)), status >= 100 else {
+            throw .proxy(.protocolViolation, "the answer of the HTTP proxy has no status")
+        }
+        return (status, String(decoding: rest[word.endIndex...].drop { $0 == 0x20 }, as: UTF8.self))
     }
 
     /// RFC 4648, section 4.

@@ -9,7 +9,7 @@ extension String {
     /// A backslash is not escaped. So escaping a whole message does not change the parts that were escaped before.
     package func escaped(upTo limit: Int = 256) -> String {
         // Fast path: most texts need no escapes.
-        if utf8.count <= limit, utf8.allSatisfy({ 0x20 <= $0 && $0 < 0x7F }) { return self }
+        if utf8.count <= limit, isVisibleASCII { return self }
         var (text, count) = ("", 0)
         for scalar in unicodeScalars {
             let piece = scalar.escaped
@@ -18,6 +18,14 @@ extension String {
             text += piece
         }
         return text
+    }
+
+    private var isVisibleASCII: Bool {
+        var text = self
+        return text.withUTF8 { bytes in
+            for index in 0..<bytes.count where unsafe bytes[index] &- 0x20 >= 0x5F { return false }
+            return true
+        }
     }
 
     /// The text as a complete message: escaped, and at most 2,048 scalars long.

@@ -6,27 +6,35 @@ package struct JSONNumber {
     private let exponent: Int
 
     /// Reads `text`, which must be one number: `+1`, `-01`, `.5` and `1.` are not. `nil` if it is not.
-    package init?(_ text: some Sequence<UInt8>) {
-        var rest = Array(text)[...]
-        isNegative = Self.take("-", from: &rest)
-        let whole = Self.takeDigits(from: &rest)
-        guard !whole.isEmpty, whole.count == 1 || whole.first != 0 else { return nil }
-        var fraction: [UInt8] = []
-        if Self.take(".", from: &rest) {
-            fraction = Self.takeDigits(from: &rest)
+    package init?(_ text: some Sequence<UInt8>) { self.init(utf8: [UInt8](copying: text)) }
+
+    private init?(utf8 text: [UInt8]) {
+        var place = 0
+        isNegative = Self.take("-", in: text, at: &place)
+        let whole = Self.takeDigits(in: text, at: &place)
+        guard !whole.isEmpty, whole.count == 1 || text[whole.lowerBound] != UInt8(ascii: "0") else { return nil }
+        var fraction = place..<place
+        if Self.take(".", in: text, at: &place) {
+            fraction = Self.takeDigits(in: text, at: &place)
             guard !fraction.isEmpty else { return nil }
         }
         var power = 0
-        if Self.take("e", from: &rest) || Self.take("E", from: &rest) {
-            let isSmall = Self.take("-", from: &rest)
-            if !isSmall { _ = Self.take("+", from: &rest) }
-            let digits = Self.takeDigits(from: &rest)
+        if Self.take("e", in: text, at: &place) || Self.take("E", in: text, at: &place) {
+            let isSmall = Self.take("-", in: text, at: &place)
+            if !isSmall { _ = Self.take("+", in: text, at: &place) }
+            let digits = Self.takeDigits(in: text, at: &place)
             guard !digits.isEmpty else { return nil }
             // A larger exponent makes no difference: no text has that many digits.
-            power = digits.reduce(0) { min($0 * 10 + Int($1), 1 << 40) } * (isSmall ? -1 : 1)
+            for index in digits { power = min(power * 10 + Int(text[index] &- 0x30), 1 << 40) }
+            if isSmall { power = -power }
         }
-        guard rest.isEmpty else { return nil }
-        var digits = (whole + fraction).drop { $0 == 0 }
+        guard place == text.count else { return nil }
+        var all: [UInt8] = []
+        all.reserveCapacity(whole.count + fraction.count)
+        for part in [whole, fraction] {
+            for index in part { all.append(text[index] &- 0x30) }
+        }
+        var digits = all.drop { $0 == 0 }
         var exponent = power - fraction.count
         while digits.last == 0 {
             digits.removeLast()
@@ -35,17 +43,17 @@ package struct JSONNumber {
         (self.digits, self.exponent) = (digits, exponent)
     }
 
-    private static func take(_ character: Unicode.Scalar, from rest: inout ArraySlice<UInt8>) -> Bool {
-        guard rest.first == UInt8(ascii: character) else { return false }
-        rest.removeFirst()
+    private static func take(_ character: Unicode.Scalar, in text: [UInt8], at place: inout Int) -> Bool {
+        guard place < text.count, text[place] == UInt8(ascii: character) else { return false }
+        place += 1
         return true
     }
 
-    /// Returns the values of the digits with which `rest` begins.
-    private static func takeDigits(from rest: inout ArraySlice<UInt8>) -> [UInt8] {
-        let digits = rest.prefix { (0x30...0x39).contains($0) }
-        rest = rest.dropFirst(digits.count)
-        return digits.map { $0 - 0x30 }
+    /// Returns the range of the digits at `place`, which moves behind them.
+    private static func takeDigits(in text: [UInt8], at place: inout Int) -> Range<Int> {
+        let start = place
+        while place < text.count, text[place] &- 0x30 < 10 { place += 1 }
+        return start..<place
     }
 
     /// Returns this number × 10^`power`. `nil` if that is out of range, or not an integer.

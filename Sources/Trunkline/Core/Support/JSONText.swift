@@ -51,14 +51,31 @@ package enum HexText {
     }
 
     /// `nil` if `text` is not an even number of hexadecimal digits.
-    package static func bytes(of text: some StringProtocol) -> [UInt8]? {
-        let values = text.utf8.map { Character(Unicode.Scalar($0)).hexDigitValue }
-        guard values.count.isMultiple(of: 2) else { return nil }
+    package static func bytes(of text: some StringProtocol) -> [UInt8]? { bytes(of: [UInt8](copying: text.utf8)) }
+
+    /// Concrete, for the same reason.
+    private static func bytes(of digits: [UInt8]) -> [UInt8]? {
+        guard digits.count.isMultiple(of: 2) else { return nil }
         var bytes: [UInt8] = []
-        for index in stride(from: 0, to: values.count, by: 2) {
-            guard let high = values[index], let low = values[index + 1] else { return nil }
-            bytes.append(UInt8(high << 4 | low))
+        bytes.reserveCapacity(digits.count / 2)
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let high = digits[index].hexadecimalValue, let low = digits[index + 1].hexadecimalValue else {
+                return nil
+            }
+            bytes.append(high << 4 | low)
         }
         return bytes
+    }
+}
+
+extension UInt8 {
+    /// The value of a hexadecimal digit in ASCII; `nil` for any other byte.
+    var hexadecimalValue: UInt8? {
+        switch self {
+        case 0x30...0x39: self - 0x30
+        case 0x41...0x46: self - 0x37
+        case 0x61...0x66: self - 0x57
+        default: nil
+        }
     }
 }

@@ -14,8 +14,16 @@ package enum JSONValue: Sendable, Equatable {
 
     /// Reads `text` like `init(_:)`, but throws where it is malformed.
     package init(parsing text: some StringProtocol) throws(JSONSyntaxError) {
-        var reader = JSONReader(Array(text.utf8))
+        let text = [UInt8](copying: text.utf8)
+        var reader = JSONReader(text, in: 0..<text.count)
         guard let value = reader.value(depth: 0), reader.isAtEnd else { throw JSONSyntaxError(line: reader.line) }
+        self = value
+    }
+
+    /// Reads the UTF-8 in `range` of a longer text, like `init(_:)`.
+    package init?(utf8 text: [UInt8], in range: Range<Int>) {
+        var reader = JSONReader(text, in: range)
+        guard let value = reader.value(depth: 0), reader.isAtEnd else { return nil }
         self = value
     }
 
@@ -58,24 +66,26 @@ package struct JSONSyntaxError: Error {
 /// Reads JSON from bytes. Every method skips white space first, and returns `nil` for malformed text.
 private struct JSONReader {
     private let bytes: [UInt8]
-    private var place = 0
+    /// Where the text begins and ends.
+    private let range: Range<Int>
+    private var place: Int
 
-    init(_ bytes: [UInt8]) { self.bytes = bytes }
+    init(_ bytes: [UInt8], in range: Range<Int>) { (self.bytes, self.range, place) = (bytes, range, range.lowerBound) }
 
-    private var byte: UInt8? { place < bytes.count ? bytes[place] : nil }
+    private var byte: UInt8? { place < range.upperBound ? bytes[place] : nil }
 
     /// The number of the line at which it is.
-    var line: Int { bytes[..<place].count { $0 == 0x0A } + 1 }
+    var line: Int { bytes[range.lowerBound..<place].count { $0 == 0x0A } + 1 }
 
     var isAtEnd: Bool {
         mutating get {
             skipSpace()
-            return place == bytes.count
+            return place == range.upperBound
         }
     }
 
     private mutating func skipSpace() {
-        while let byte, [0x20, 0x09, 0x0A, 0x0D].contains(byte) { place += 1 }
+        while let byte, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { place += 1 }
     }
 
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
@@ -100,14 +110,14 @@ private struct JSONReader {
     }
 
     private mutating func word(_ word: String, _ value: JSONValue) -> JSONValue? {
-        guard bytes[place...].starts(with: word.utf8) else { return nil }
+        guard bytes[place..<range.upperBound].starts(with: word.utf8) else { return nil }
         place += word.utf8.count
         return value
     }
 
     private mutating func number() -> JSONValue? {
         let start = place
-        while let byte, (0x30...0x39).contains(byte) || "+-.eE".utf8.contains(byte) { place += 1 }
+        while let byte, byte.mayBeInNumber { place += 1 }
         guard JSONNumber(bytes[start..<place]) != nil else { return nil }
         return .number(String(decoding: bytes[start..<place], as: UTF8.self))
     }
@@ -140,20 +150,28 @@ private struct JSONReader {
     private mutating func string() -> String? {
         place += 1
         var text: [UInt8] = []
-        while let byte {
-            place += 1
+        while true {
+            let start = place
+            place = bytes.span.extracting(0..<range.upperBound).firstOffset(
+                from: place,
+                amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
+                amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
+            )
+            if start < place { text += bytes[start..<place] }
             switch byte {
-            case UInt8(ascii: "\""): return String(decoding: text, as: UTF8.self)
-            case UInt8(ascii: "\\"):
-                guard let scalar = escape() else { return nil }
-                text += Array(String(Character(scalar)).utf8)
-            case ..<0x20:
-                place -= 1
-                return nil
-            default: text.append(byte)
+            case UInt8(ascii: "\"")?:
+                place += 1
+                return String(decoding: text, as: UTF8.self)
+            case UInt8(ascii: "\\")?:
+                // Escapes often follow each other.
+                while byteIs("\\", at: place) {
+                    place += 1
+                    guard let scalar = escape() else { return nil }
+                    text.append(utf8: scalar)
+                }
+            default: return nil
             }
         }
-        return nil
     }
 
     /// The scalar of an escape, behind its backslash.
@@ -171,7 +189,7 @@ private struct JSONReader {
             guard let high = unit() else { return nil }
             guard (0xD800..<0xDC00).contains(high) else { return Unicode.Scalar(high) }
             // A pair of surrogates.
-            guard bytes[place...].starts(with: "\\u".utf8) else { return nil }
+            guard byteIs("\\", at: place), byteIs("u", at: place + 1) else { return nil }
             place += 2
             guard let low = unit(), (0xDC00..<0xE000).contains(low) else { return nil }
             return Unicode.Scalar(0x10000 + (high - 0xD800) << 10 + (low - 0xDC00))
@@ -179,10 +197,37 @@ private struct JSONReader {
         }
     }
 
+    private func byteIs(_ character: Unicode.Scalar, at place: Int) -> Bool {
+        place < range.upperBound && bytes[place] == UInt8(ascii: character)
+    }
+
     private mutating func unit() -> UInt32? {
-        guard place + 4 <= bytes.count else { return nil }
-        let digits = String(decoding: bytes[place..<place + 4], as: UTF8.self)
+        guard place + 4 <= range.upperBound else { return nil }
+        var unit: UInt32 = 0
+        for index in place..<place + 4 {
+            guard let digit = bytes[index].hexadecimalValue else { return nil }
+            unit = unit << 4 | UInt32(digit)
+        }
         place += 4
-        return UInt32(strict: digits, radix: 16, allowingZeros: true)
+        return unit
+    }
+}
+
+extension UInt8 {
+    /// Whether a number may contain the byte.
+    fileprivate var mayBeInNumber: Bool {
+        switch self {
+        case 0x30...0x39, UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "e"), UInt8(ascii: "E"):
+            true
+        default: false
+        }
+    }
+}
+
+extension [UInt8] {
+    /// Appends the UTF-8 of `scalar`.
+    fileprivate mutating func append(utf8 scalar: Unicode.Scalar) {
+        guard !scalar.isASCII else { return append(UInt8(truncatingIfNeeded: scalar.value)) }
+        for byte in scalar.utf8 { append(byte) }
     }
 }

@@ -10,19 +10,11 @@ extension FixedWidthInteger {
     ///   - radix: 2 to 16. Default 10.
     ///   - allowingZeros: Whether zeros may precede the number. Default false: programs disagree about what `010` means.
     package init?(strict text: some StringProtocol, radix: Int = 10, allowingZeros: Bool = false) {
-        var (value, count, isFirstZero): (Self, Int, Bool) = (0, 0, false)
-        for byte in text.utf8 {
-            guard let digit = byte.digitValue, digit < radix, let factor = Self(exactly: radix),
-                let digit = Self(exactly: digit)
-            else { return nil }
-            let (product, overflows) = value.multipliedReportingOverflow(by: factor)
-            let (sum, carries) = product.addingReportingOverflow(digit)
-            guard !overflows, !carries else { return nil }
-            if count == 0 { isFirstZero = digit == 0 }
-            (value, count) = (sum, count + 1)
+        guard let value = number(in: [UInt8](copying: text.utf8), radix: UInt64(radix), allowingZeros: allowingZeros)
+        else {
+            return nil
         }
-        guard count == 1 || count > 1 && (allowingZeros || !isFirstZero) else { return nil }
-        self = value
+        self.init(exactly: value)
     }
 
     /// Reads a number that consists of digits only, or of a minus sign and digits; `nil` for anything else.
@@ -39,6 +31,21 @@ extension FixedWidthInteger {
     }
 }
 
+/// Returns the number that consists of `digits`; `nil` as for `init(strict:)`, and for a number of more than 64 bits. Not
+/// generic, because other modules would run that for each digit.
+private func number(in digits: [UInt8], radix: UInt64, allowingZeros: Bool) -> UInt64? {
+    guard let first = digits.first, digits.count == 1 || allowingZeros || first != UInt8(ascii: "0") else { return nil }
+    var value: UInt64 = 0
+    for byte in digits {
+        guard let digit = byte.digitValue, digit < radix else { return nil }
+        let (product, overflows) = value.multipliedReportingOverflow(by: radix)
+        let (sum, carries) = product.addingReportingOverflow(digit)
+        guard !overflows, !carries else { return nil }
+        value = sum
+    }
+    return value
+}
+
 extension Double {
     /// Reads a decimal number: digits, and possibly a point and digits. `nil` for anything else, also for signs, exponents,
     /// infinity and NaN, and for a number that is too large.
@@ -53,11 +60,11 @@ extension Double {
 
 extension UInt8 {
     /// The value of a digit in ASCII, up to that of `f` or `F`.
-    fileprivate var digitValue: Int? {
+    fileprivate var digitValue: UInt64? {
         switch self {
-        case 0x30...0x39: Int(self) - 0x30
-        case 0x41...0x46: Int(self) - 0x37
-        case 0x61...0x66: Int(self) - 0x57
+        case 0x30...0x39: UInt64(self) - 0x30
+        case 0x41...0x46: UInt64(self) - 0x37
+        case 0x61...0x66: UInt64(self) - 0x57
         default: nil
         }
     }

@@ -216,7 +216,9 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
                 memory in
                 let count = unsafe readDescriptor(errors, into: memory)
                 let code = errno
-                return (count, code, count > 0 ? unsafe lines.append(memory[..<count], at: loop.now) : [])
+                guard count > 0 else { return (count, code, [OutputLines.Line]()) }
+                let bytes = unsafe UnsafeRawBufferPointer(rebasing: memory[..<count])
+                return (count, code, unsafe lines.append(bytes, at: loop.now))
             }
             tell(new)
             if count > 0 || count < 0 && code == EINTR { continue }

@@ -1,0 +1,54 @@
+/// Eight bytes of a text, which are examined together.
+///
+/// The bytes that a method finds are the top bits of its result: for the first of the eight, bit 7. It has no other bits.
+@usableFromInline
+package struct ByteLanes {
+    @usableFromInline let word: UInt64
+
+    /// Takes the eight bytes of `bytes` at `offset`, which must be within bounds.
+    @inlinable
+    package init(_ bytes: Span<UInt8>, at offset: Int) {
+        // Safe: the bounds are checked, and any eight bytes are an integer.
+        word = unsafe UInt64(littleEndian: bytes.bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self))
+    }
+
+    /// Returns the bytes that equal `byte`.
+    @inlinable
+    package func equal(to byte: UInt8) -> UInt64 { Self.zeros(of: word ^ 0x0101_0101_0101_0101 &* UInt64(byte)) }
+
+    /// The control characters below 32.
+    @inlinable
+    package var controls: UInt64 { Self.zeros(of: word & 0xe0e0_e0e0_e0e0_e0e0) }
+
+    /// Returns the bytes of `word` that are 0. No carry leaves a byte, so the result is right for all of them.
+    @inlinable
+    package static func zeros(of word: UInt64) -> UInt64 {
+        let low: UInt64 = 0x7f7f_7f7f_7f7f_7f7f
+        return ~(((word & low) &+ low) | word | low)
+    }
+}
+
+extension Span<UInt8> {
+    /// Returns the offset of the first byte at or after `start` that is found, or the number of bytes.
+    ///
+    /// - Parameters:
+    ///   - start: Where the search begins; at least 0.
+    ///   - found: Returns those of eight bytes that are to be found.
+    ///   - isFound: Whether one byte is to be found. It must agree with `found`.
+    @inlinable
+    @inline(__always)
+    package func firstOffset(
+        from start: Int,
+        amongEight found: (ByteLanes) -> UInt64,
+        amongRest isFound: (UInt8) -> Bool
+    ) -> Int {
+        var place = start
+        while place <= count &- 8 {
+            let lanes = found(ByteLanes(self, at: place))
+            if lanes != 0 { return place &+ lanes.trailingZeroBitCount &>> 3 }
+            place &+= 8
+        }
+        while place < count, !isFound(self[place]) { place &+= 1 }
+        return place
+    }
+}
