@@ -93,7 +93,9 @@ func timelines(_ client: Client, _ request: Request) async throws {
     let recorder = TimelineRecorder()
     _ = try await client.send(request, options: CallOptions(recorder: recorder))
     for timeline in recorder.timelines { log("\(timeline)") }
-    for timeline in await client.diagnostics.slowestRequests { log("type \(timeline.type): \(timeline)") }
+    for timeline in await client.diagnostics.slowestRequests {
+        log("\(timeline.name ?? "type \(timeline.type)"): \(timeline)")
+    }
 }
 
 struct LinkLog: ClientObserver {

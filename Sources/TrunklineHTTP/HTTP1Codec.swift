@@ -62,7 +62,7 @@ public import Trunkline
 /// turns pipelining off), and the retry policy `.idempotent` sends them again. Every request has a response, so `post`
 /// fails with `invalidRequest`.
 public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, PipeliningCodec, PostingCodec, CachingCodec,
-    ServerSideCodec
+    NamingCodec, ServerSideCodec
 {
     /// The value of `Host` for requests that do not have that field: the server's name, followed by its port unless
     /// that is 80 (RFC 9110 §7.2). Default `nil`: a request without the field fails with `invalidRequest`.
@@ -157,6 +157,13 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
         }
         return mayBeStored
     }
+
+    /// Returns the method of a request, such as `GET`, or `nil` if it is not one of those of
+    /// ``HTTP1Request/Method-swift.struct``.
+    public func name(of request: Frame) -> String? { HTTP1Request.Method.method(ofType: request.type)?.name }
+
+    /// `false`: the type number tells the method.
+    public var namesEachRequest: Bool { false }
 
     /// Decodes a response, or a part of one. Returns `nil` until enough bytes have arrived.
     ///

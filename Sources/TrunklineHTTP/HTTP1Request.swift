@@ -52,6 +52,11 @@ public struct HTTP1Request: Sendable, Hashable {
         /// and `connect`, whose responses have no content.
         public var type: UInt32 { Self.known.firstIndex(of: self).map { UInt32($0) + 1 } ?? 0 }
 
+        /// The method with this type, or `nil` for 0 and other numbers.
+        static func method(ofType type: UInt32) -> Method? {
+            type >= 1 && type <= known.count ? known[Int(type) - 1] : nil
+        }
+
         /// Whether the method with this type is idempotent (RFC 9110 §9.2.2): all known methods except `post`,
         /// `connect` and `patch`. Unknown methods are not.
         static func isIdempotent(_ type: UInt32) -> Bool {

@@ -47,6 +47,16 @@ import Trunkline
         #expect(!codec.mayPost(try HTTP1Request(.get, "/").frame()))
     }
 
+    /// For errors, the log and metrics, which said "type 0x1".
+    @Test func theMethodIsTheNameOfARequest() throws {
+        let codec = HTTP1Codec()
+        for method in [.get, .head, .post, .put, .delete, .connect, .options, .trace, .patch] as [HTTP1Request.Method] {
+            #expect(codec.name(of: try HTTP1Request(method, "/").frame()) == method.name)
+        }
+        #expect(codec.name(of: try HTTP1Request("LINK", "/").frame()) == nil)
+        #expect(codec.name(of: Frame(.request, type: .max)) == nil && codec.name(of: Frame(.request, type: 10)) == nil)
+    }
+
     @Test func chunksAreSentUnchanged() throws {
         let headers: HTTP1Headers = ["Transfer-Encoding": "chunked"]
         let text = try written(HTTP1Request(.post, "/", headers: headers, body: "5;x\r\nhello\r\n0\r\n\r\n"))

@@ -60,7 +60,7 @@ final class LoadedOnce<Loaded: AnyObject & Sendable>: Sendable {
         do throws(TransportError) {
             return reference.storeIfNil(try load())
         } catch {
-            if !error.isForWantOfDescriptors { failure.state = error }
+            if !error.isDescriptorShortage { failure.state = error }
             throw error
         }
     }

@@ -189,7 +189,7 @@ func descriptorShortage() -> Int32? {
 
 extension TransportError {
     /// Whether there was no free file descriptor, which may change at any time.
-    var isForWantOfDescriptors: Bool { errno == EMFILE || errno == ENFILE }
+    var isDescriptorShortage: Bool { errno == EMFILE || errno == ENFILE }
 
     /// What an operator can do about a process or a host without a free file descriptor; `nil` for other errors.
     var descriptorAdvice: String? {

@@ -40,7 +40,7 @@ struct RequestLedger {
     /// Whether calls are measured by their names.
     private let measuresByName: Bool
     /// Whether anything is to be done with a name when its request ends.
-    private let endsNames: Bool
+    private let tracksNames: Bool
     private var names = Rare<Names>()
     /// The limit because of which requests wait, as told to the observers.
     private var limit: ClientEvent.Limit?
@@ -83,7 +83,7 @@ struct RequestLedger {
         self.measuresByName = measuresByName
         let needsNames = measuresByName || recorder != nil || observation?.wants(.failures) == true
         keepsNames = codec.namesEachRequest && needsNames
-        endsNames = keepsNames || measuresByName
+        tracksNames = keepsNames || measuresByName
         tellsRequests = observation?.wantsRequests == true
     }
 
@@ -136,7 +136,7 @@ struct RequestLedger {
         _ failure: ClientError.Code? = nil,
         at now: Instant
     ) {
-        if endsNames { measureByName(id, request, failure, at: now) }
+        if tracksNames { measureByName(id, request, failure, at: now) }
     }
 
     @inline(never)

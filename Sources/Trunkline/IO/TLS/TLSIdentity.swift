@@ -44,7 +44,7 @@ public struct PEM: Sendable {
         case .file(let path):
             switch contents(ofFile: path, limit: 16 * 1024 * 1024) {
             case .success(let bytes): return Bytes(bytes)
-            case .failure(let error) where error.isForWantOfDescriptors: throw error
+            case .failure(let error) where error.isDescriptorShortage: throw error
             case .failure(let error): throw TransportError(.tls(.configuration), errno: error.errno, error.message)
             }
         }
