@@ -52,9 +52,10 @@ import Testing
             // The data of a record of another type: a name of one byte, and pointers, each to the one before.
             let start = 12 + 11
             let places = (0..<pointers).map { $0 == 0 ? start : start + 1 + 2 * ($0 - 1) }
-            let chain = [0] + places.flatMap { [0xc0 | UInt8($0 >> 8), UInt8($0 & 0xff)] }
+            let pointers = places.flatMap { place -> [UInt8] in [0xc0 | UInt8(place >> 8), UInt8(place & 0xff)] }
+            let chain: [UInt8] = [0] + pointers
             let other = Self.record(5, owner: [0], chain)
-            let last = start + 1 + 2 * (pointers - 1)
+            let last = start + 1 + 2 * (places.count - 1)
             let owner = [0xc0 | UInt8(last >> 8), UInt8(last & 0xff)]
             let data = Self.integer(1) + Self.integer(2) + Self.integer(3) + Self.name("x")
             return Self.message(questions: 0, [other, Self.record(33, owner: owner, data)])
