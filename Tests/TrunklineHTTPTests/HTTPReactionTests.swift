@@ -48,7 +48,7 @@ struct HTTPReactionTests {
             client in
             let error = await failure { () throws(ClientError) in try await client.send(HTTP1Request(.get, "/")) }
             #expect(error?.code == .rejected && error?.response?.status == 404)
-            let text = "rejected (answered): the server answered with status 404, body of 5 bytes"
+            let text = "rejected (answered): GET: the server answered with status 404, body of 5 bytes"
             #expect(error.map { "\($0)" } == text)
             let response = try await client.send(HTTP1Request(.delete, "/"))
             #expect(response.status == 204 && response.body.isEmpty)
