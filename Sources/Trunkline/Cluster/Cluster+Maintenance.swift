@@ -30,7 +30,10 @@ extension Cluster {
             (firstServerIsDue, unavailableSince) = (nil, due.advanced(by: .zero - Self.patience))
             tell(.unavailable)
         }
-        let next = min(judged, firstServerIsDue ?? .distantFuture)
+        if let due = subscriptions.nextMove, due <= loop.now { moveSubscriptions() }
+        // If no server is ready now, the next table moves them.
+        let nextMove = subscriptions.nextMove.flatMap { $0 > loop.now ? $0 : nil }
+        let next = min(judged, firstServerIsDue ?? .distantFuture, nextMove ?? .distantFuture)
         guard let leave = servers.all.lazy.compactMap(\.leavesBy).min() else { return min(next, intervalEnd) }
         if leave <= loop.now {
             removeLeavingServers()
@@ -68,12 +71,13 @@ extension Cluster {
                 servers.all[index].links[place].counts = counts
                 fact.successes += counts.successes - before.successes
                 fact.failures += counts.failures - before.failures
-                fact.latencyNanoseconds += counts.nanoseconds - before.nanoseconds
-                fact.answers += counts.answers - before.answers
             }
             let marked = server.member.takeMarkedFailures()
             fact.failures += marked
             fact.successes = max(0, fact.successes - marked)
+            fact.errors = fact.failures + server.member.takeRejections()
+            // Not from the metrics of the clients, which measure streams and large requests, too.
+            (fact.answers, fact.latencyNanoseconds) = server.member.takeLatencies()
             facts.append(fact)
         }
         return facts
@@ -115,8 +119,8 @@ extension Cluster {
 struct LinkCounts: Equatable {
     var successes = 0
     var failures = 0
-    var nanoseconds: Int64 = 0
-    var answers = 0
+    /// The tries that have ended on a link, whatever they were.
+    var tries = 0
 
     init() {}
 
@@ -128,7 +132,6 @@ struct LinkCounts: Equatable {
             }
         }
         successes = metrics.responses + metrics.written
-        nanoseconds = metrics.tryDurations.sum.clampedNanoseconds
-        answers = metrics.tryDurations.count
+        tries = metrics.tryDurations.count
     }
 }

@@ -9,9 +9,13 @@ struct ClusterServers {
         var slowStart: Instant?
         /// Why its latest attempt failed or its latest link ended.
         var lastReport: DisconnectReport?
+        /// Whether no link has been ready since an attempt to connect failed.
+        var hasFailedToConnect = false
         /// When it is removed at the latest, because it is no longer in the list; `nil` if it is. Until then it serves
         /// unless another server is ready.
-        var leavesBy: Instant?
+        fileprivate(set) var leavesBy: Instant?
+        /// Whether it has not been ready yet, and no attempt to connect has failed.
+        var isNew = true
         /// The latest ejection; `nil` if the server serves.
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
         /// When it was ejected; `nil` if it serves.
@@ -22,8 +26,17 @@ struct ClusterServers {
         /// Whether a link for ordinary requests is ready.
         var isReady: Bool { links.contains { $0.isReady && !$0.link.isLarge } }
 
+        /// Whether its first attempt to connect is under way, and it is in the list.
+        var isAwaited: Bool { isNew && leavesBy == nil }
+
+        /// Whether it is in the list, and not on a network to which this host has no route.
+        var mayBeReadySoon: Bool { leavesBy == nil && lastReport?.isWithoutRoute != true }
+
         /// The number of links of one kind, ready or not.
         func count(large: Bool) -> Int { links.count { $0.link.isLarge == large } }
+
+        /// Whether a link is ready, or may be after the attempt to connect that is under way.
+        var works: Bool { isReady || !hasFailedToConnect }
     }
 
     /// A link to a server.
@@ -38,8 +51,12 @@ struct ClusterServers {
         var idleCounts = LinkCounts()
     }
 
-    /// In the order in which they were found.
+    /// In the order in which they were found, which is that of their numbers.
     var all: [Server] = []
+    /// The number of servers that are no longer in the list.
+    private(set) var leavingCount = 0
+    /// The number of servers that took requests before the first of these was left out of the list.
+    var wantedCount = 0
     /// Links that take no requests any more and finish those that they have.
     var draining: [UInt64: MemberLink] = [:]
     /// The latest complete list.
@@ -48,6 +65,8 @@ struct ClusterServers {
     var discoveryError: (any Error)?
     /// How often the discovery has failed.
     var discoveryFailures = 0
+    /// Whether it was told that the list is larger than the subset, and that answers of the discovery rotate.
+    var (hasToldSubset, hasToldRotation) = (false, false)
     /// Since when the discovery has been failing; `nil` while it works.
     var discoveryFailingSince: Instant?
     /// What closed clients of the servers in use have counted, by the number of the server.
@@ -64,7 +83,31 @@ struct ClusterServers {
     /// The servers of the latest list that are in use.
     var current: [ClusterEndpoint] { all.filter { $0.leavesBy == nil }.map(\.found) }
 
-    func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
+    func index(of member: UInt64) -> Int? {
+        var (low, high) = (0, all.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if all[middle].member.id < member { low = middle + 1 } else { high = middle }
+        }
+        return low < all.count && all[low].member.id == member ? low : nil
+    }
+
+    /// Notes until when a server that is no longer in the list serves at most; `nil` if it is in the list.
+    mutating func setLeaving(_ index: Int, by latest: Instant?) {
+        leavingCount += (latest == nil ? 0 : 1) - (all[index].leavesBy == nil ? 0 : 1)
+        all[index].leavesBy = latest
+    }
+
+    mutating func remove(at index: Int) -> Server {
+        let server = all.remove(at: index)
+        if server.leavesBy != nil { leavingCount -= 1 }
+        return server
+    }
+
+    mutating func removeAll() {
+        (all, draining, closed) = ([], [:], [:])
+        leavingCount = 0
+    }
 
     /// Counts what a client of `member` has counted, which is closed now.
     mutating func count(_ metrics: Client.Metrics, of member: UInt64) {
