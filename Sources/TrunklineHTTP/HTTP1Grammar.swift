@@ -82,7 +82,7 @@ enum HTTP1Grammar {
     static func isVersion(_ bytes: Span<UInt8>, from start: Int) -> Bool {
         let expected: StaticString = "HTTP/1."
         return expected.withUTF8Buffer { expected in
-            for index in 0..<min(expected.count, bytes.count - start) {
+            for index in 0..<max(0, min(expected.count, bytes.count - start)) {
                 // Safe: within both.
                 if bytes[start + index] != (unsafe expected[index]) { return false }
             }
