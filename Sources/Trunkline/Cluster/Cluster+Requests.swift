@@ -506,6 +506,8 @@ extension MemberLink {
     /// Ends a request that was answered.
     @inline(__always)
     fileprivate func end(from begun: Instant, on cluster: Cluster) {
-        if begun > .distantPast { cluster.end(.answered, on: self, from: begun) } else { member.forgetFailures() }
+        guard begun > .distantPast else { return member.forgetFailures() }
+        endAnswered(from: begun, at: cluster.loop.now)
+        if cluster.options.adaptiveLimit != nil { cluster.waiting.requestEnded() }
     }
 }

@@ -145,6 +145,7 @@ final class ClusterMember: Sendable {
     }
 
     /// Whether a probe is under way.
+    @inline(__always)
     var isProbed: Bool { probeBegin.load(ordering: .relaxed) < .max }
 
     /// Returns whether the caller's request, which begins at `now`, is the probe.
@@ -199,17 +200,15 @@ final class ClusterMember: Sendable {
         let inFlight = adaptive == nil ? 0 : inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
         let nanoseconds = isMeasured ? now.nanoseconds &- begun.nanoseconds : nil
         switch end {
-        case .answered:
-            note(nanoseconds, isAnswer: true, at: now)
-            note(isError: false, at: now)
-            succeeded(inFlight: inFlight, at: now)
-            endProbe(true, begun: begun)
-        case .perhapsCached: succeeded(inFlight: inFlight, at: now)
+        case .answered: answered(from: begun, isMeasured: isMeasured, inFlight: inFlight, at: now)
+        case .perhapsCached:
+            forgetFailures()
+            if adaptive != nil { grow(inFlight: inFlight, at: now) }
         case .rejected, .rejectedByKey:
             note(nanoseconds, isAnswer: false, at: now)
             if end == .rejected {
                 rejections.wrappingAdd(1, ordering: .relaxed)
-                note(isError: true, at: now)
+                noteShare(isError: true, at: now)
             }
             forgetFailures()
             endProbe(!mustSucceed.load(ordering: .relaxed), begun: begun)
@@ -230,7 +229,7 @@ final class ClusterMember: Sendable {
                 }
                 lastLoss.store(now.nanoseconds, ordering: .relaxed)
             }
-            note(isError: true, at: now)
+            noteShare(isError: true, at: now)
             let count = failuresInARow.wrappingAdd(1, ordering: .relaxed).newValue
             if count % failureLimit == 0 { facts.tell(.failedInARow(id, count)) }
             endProbe(false, begun: begun)
@@ -248,9 +247,20 @@ final class ClusterMember: Sendable {
         endProbe(true, begun: begun)
     }
 
+    /// A request was answered. Apart from other ends, because it is the usual one.
     @inline(__always)
-    private func succeeded(inFlight: Int, at now: Instant) {
+    func answered(from begun: Instant, isMeasured: Bool, inFlight: Int, at now: Instant) {
+        if isMeasured {
+            let nanoseconds = now.nanoseconds &- begun.nanoseconds
+            if !average.ignores(nanoseconds: nanoseconds, at: now) { note(nanoseconds, isAnswer: true, at: now) }
+        }
+        if errors != .none { noteShare(isError: false, at: now) }
         forgetFailures()
+        if adaptive != nil { grow(inFlight: inFlight, at: now) }
+        if isProbed { endProbe(true, begun: begun) }
+    }
+
+    private func grow(inFlight: Int, at now: Instant) {
         guard let adaptive else { return }
         set(
             adaptive.withLock {
@@ -282,6 +292,7 @@ final class ClusterMember: Sendable {
         if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
     }
 
+    @inline(never)
     private func note(_ nanoseconds: Int64?, isAnswer: Bool, at now: Instant) {
         guard let nanoseconds else { return }
         var old = latency.load(ordering: .relaxed)
@@ -303,11 +314,6 @@ final class ClusterMember: Sendable {
         // 100 s at most, so that the sum of an interval stays within its bits.
         let microseconds = UInt64(min(max(0, nanoseconds / 1000), 100_000_000))
         latencies.wrappingAdd(1 << 44 | microseconds, ordering: .relaxed)
-    }
-
-    @inline(__always)
-    private func note(isError: Bool, at now: Instant) {
-        if isError || errors != .none { noteShare(isError: isError, at: now) }
     }
 
     @inline(never)
@@ -393,6 +399,13 @@ final class MemberLink: CancellationReceiver {
         let count = member.begin(upTo: count)
         inFlightCount.wrappingAdd(count, ordering: .relaxed)
         return count
+    }
+
+    /// Ends a request that began at `begun` and was answered.
+    @inline(__always)
+    func endAnswered(from begun: Instant, at now: Instant) {
+        let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
+        member.answered(from: begun, isMeasured: !isLarge, inFlight: inFlight, at: now)
     }
 
     /// Ends a request that began at `begun`.

@@ -224,6 +224,18 @@ final class PickTable: Sendable {
     private func better(of a: Seat, _ b: Seat, _ wish: Wish) -> Seat? {
         guard isUsable(a, wish) else { return isUsable(b, wish) ? b : nil }
         guard isUsable(b, wish) else { return a }
+        if a.member.errors == .none, b.member.errors == .none,
+            let x = a.member.average.freshMicroseconds(at: wish.now),
+            let y = b.member.average.freshMicroseconds(at: wish.now)
+        {
+            return Float(a.inFlight + 1) * x <= Float(b.inFlight + 1) * y ? a : b
+        }
+        return lessLoaded(a, b, at: wish.now)
+    }
+
+    /// Returns the server with the lower load, whatever is known of both.
+    @inline(never)
+    private func lessLoaded(_ a: Seat, _ b: Seat, at now: Instant) -> Seat {
         let (x, y) = (a.member.average, b.member.average)
         let (inFlightA, inFlightB) = (a.inFlight, b.inFlight)
         var (loadA, loadB) = (Float(inFlightA + 1), Float(inFlightB + 1))
@@ -231,15 +243,15 @@ final class PickTable: Sendable {
         if x.isKnown, y.isKnown {
             // A server that was slow would never be chosen again as long as the other one is idle.
             let (isStaleA, isStaleB) = (
-                inFlightA == 0 && x.isStale(at: wish.now), inFlightB == 0 && y.isStale(at: wish.now)
+                inFlightA == 0 && x.isStale(at: now), inFlightB == 0 && y.isStale(at: now)
             )
             if isStaleA != isStaleB { return isStaleA ? a : b }
-            loadA *= x.microseconds(at: wish.now)
-            loadB *= y.microseconds(at: wish.now)
+            loadA *= x.microseconds(at: now)
+            loadB *= y.microseconds(at: now)
         }
         let (errorsA, errorsB) = (a.member.errors, b.member.errors)
-        if errorsA != .none { loadA /= 1 - errorsA.share(at: wish.now) }
-        if errorsB != .none { loadB /= 1 - errorsB.share(at: wish.now) }
+        if errorsA != .none { loadA /= 1 - errorsA.share(at: now) }
+        if errorsB != .none { loadB /= 1 - errorsB.share(at: now) }
         return loadA <= loadB ? a : b
     }
 

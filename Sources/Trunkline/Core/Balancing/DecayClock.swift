@@ -22,6 +22,10 @@ package enum DecayClock {
         return elapsed < 1 << 31 ? elapsed : 0
     }
 
+    /// Whether a value that was changed at `past` has not noticeably decayed.
+    @inline(__always)
+    package static func isFresh(_ past: UInt32, at now: Instant) -> Bool { ticks(now) &- past < noticeable }
+
     /// Whether this is longer than the time constant.
     package static func isLong(_ elapsed: UInt32) -> Bool { Float(elapsed) > timeConstant }
 

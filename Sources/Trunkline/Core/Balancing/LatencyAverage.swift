@@ -39,6 +39,18 @@ package struct LatencyAverage: Sendable, Equatable {
     @inline(__always)
     package var isKnown: Bool { bits >> 32 != 0 }
 
+    /// The average in microseconds, if it was changed just now; `nil` if it was not, or is unknown.
+    @inline(__always)
+    package func freshMicroseconds(at now: Instant) -> Float? {
+        isKnown && DecayClock.isFresh(ticks, at: now) ? value : nil
+    }
+
+    /// Whether an answer that took `nanoseconds` and came at `now` changes nothing, as most do.
+    @inline(__always)
+    package func ignores(nanoseconds: Int64, at now: Instant) -> Bool {
+        DecayClock.ticks(now) == ticks && Float(nanoseconds) * 0.001 <= value
+    }
+
     /// The average in microseconds; 0 if it is unknown.
     @inline(__always)
     package func microseconds(at now: Instant) -> Float {
