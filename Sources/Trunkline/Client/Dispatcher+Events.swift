@@ -20,19 +20,15 @@ extension Dispatcher {
                 else { continue }
                 answered(id, frame, position, at: now)
             } else {
-                let event = exchange(&events[index], with: .taken)
-                guard case .part(let id, let part) = event else {
-                    if case .sharedPart(let requests, var part) = event {
-                        for request in requests {
-                            part.serial = request.serial
-                            take(part, of: request.id, within: &events, at: index, now)
-                        }
-                    } else {
-                        perform(event, at: now)
+                switch exchange(&events[index], with: .taken) {
+                case .part(let id, let part): take(part, of: id, within: &events, at: index, now)
+                case .sharedPart(let requests, var part):
+                    for request in requests {
+                        part.serial = request.serial
+                        take(part, of: request.id, within: &events, at: index, now)
                     }
-                    continue
+                case let event: perform(event, at: now)
                 }
-                take(part, of: id, within: &events, at: index, now)
             }
         }
         streams.channels.yieldMalformed()

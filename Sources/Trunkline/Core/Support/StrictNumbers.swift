@@ -37,7 +37,7 @@ private func number(in digits: [UInt8], radix: UInt64, allowingZeros: Bool) -> U
     guard let first = digits.first, digits.count == 1 || allowingZeros || first != UInt8(ascii: "0") else { return nil }
     var value: UInt64 = 0
     for byte in digits {
-        guard let digit = byte.digitValue, digit < radix else { return nil }
+        guard let digit = byte.hexadecimalValue.map({ UInt64($0) }), digit < radix else { return nil }
         let (product, overflows) = value.multipliedReportingOverflow(by: radix)
         let (sum, carries) = product.addingReportingOverflow(digit)
         guard !overflows, !carries else { return nil }
@@ -55,17 +55,5 @@ extension Double {
             value.isFinite
         else { return nil }
         self = value
-    }
-}
-
-extension UInt8 {
-    /// The value of a digit in ASCII, up to that of `f` or `F`.
-    fileprivate var digitValue: UInt64? {
-        switch self {
-        case 0x30...0x39: UInt64(self) - 0x30
-        case 0x41...0x46: UInt64(self) - 0x37
-        case 0x61...0x66: UInt64(self) - 0x57
-        default: nil
-        }
     }
 }
