@@ -108,14 +108,16 @@ extension Recording.Header {
         sizeOfField: (String) -> Int? = { _ in nil }
     ) -> Frame {
         let frame = frame(&padding, sizeOfField: sizeOfField)
-        guard kind == .request, codec.namesEachRequest, let name, codec.name(of: frame) != name else { return frame }
+        guard kind == .request, codec.namesEachRequest, let name, ProtocolCodec.mayName(name),
+            codec.name(of: frame) != name
+        else { return frame }
         let text = Bytes(name)
         for field in fields where field.value == .size(text.count) {
             var named = frame
             named[bytes: field.name] = text
             if codec.name(of: named) == name { return named }
         }
-        guard body == nil, text.count...65_536 ~= bodyCount else { return frame }
+        guard body == nil, text.count <= bodyCount, bodyCount <= 65_536 else { return frame }
         var named = frame
         named.body = text + Bytes(repeating: 0x20, count: bodyCount - text.count)
         return codec.name(of: named) == name ? named : frame

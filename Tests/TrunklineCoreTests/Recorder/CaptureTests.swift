@@ -170,6 +170,24 @@ struct CaptureTests {
         #expect(file.count < 1_000_000)
     }
 
+    /// Regression: a name of more than 64 KiB ended the process, as a range with its bounds exchanged.
+    @Test(arguments: [64, 65, 65_536, 65_537], [10, 65_536, 70_000])
+    func namesOfAnyLengthAreAccepted(_ length: Int, bodySize: Int) throws {
+        let codec = DelimitedCodec(delimiter: "\n", maximumFrameSize: 100_000).namingRequests { request in
+            String(request.body).split(separator: " ").first.map(String.init)
+        }
+        let name = String(repeating: "n", count: length)
+        let line = """
+            {"t":1,"sent":"request","session":1,"id":1,"type":0,"serial":1,"bytes":\(bodySize),"name":"\(name)"}
+            {"t":2,"sent":"request","session":1,"id":2,"type":0,"serial":2,"bytes":8,"name":"GET"}
+
+            """
+        let packets = try Self.capture(line, speaking: codec).packets
+        #expect(packets.contains { String(Bytes($0.payload)).hasPrefix("GET     ") })
+        let isNamed = packets.contains { String(Bytes($0.payload)).hasPrefix(name) }
+        #expect(isNamed == (length == 64 && (length...65_536).contains(bodySize)))
+    }
+
     /// Servers on every port that a client could have.
     @Test(.timeLimit(.minutes(1))) func serversMayHaveEveryPortOfClients() throws {
         let lines = (49152...65535).map {

@@ -56,6 +56,24 @@ import TrunklineTesting
         #expect(failed.map { $0["name"] } == [.text("SLOW")])
     }
 
+    /// Regression: see `CaptureTests.namesOfAnyLengthAreAccepted`.
+    @Test(arguments: [65, 65_536, 65_537]) func requestsWithLongNamesAreReplayed(_ length: Int) throws {
+        let codec = DelimitedCodec(delimiter: "\n", maximumFrameSize: 100_000).namingRequests { String($0.body) }
+        let name = String(repeating: "n", count: length)
+        let recording = try Recording(
+            jsonLines: """
+                {"recording":1,"complete":true}
+                {"t":0,"call":1,"type":0,"bytes":5,"timeout":8}
+                {"t":0.1,"event":"connection.ready","endpoint":"db:7000","session":1}
+                {"t":0.1,"sent":"request","session":1,"id":1,"type":0,"serial":0,"bytes":5,"name":"\(name)"}
+                {"t":0.2,"received":"response","session":1,"type":0,"serial":0,"status":0,"bytes":5}
+                """
+        )
+        let network = SimulatedNetwork(seed: 9)
+        let replay = try network.runBlocking { try await network.replay(recording, speaking: codec) }
+        #expect(replay.recording.outcomes.values.map { $0 } == [.answered(status: 0, isError: false)])
+    }
+
     @Test func timeoutsCancellationsAndErrorsAreReplayed() throws {
         let replay = try replay(
             speaking: statusLayout,

@@ -42,8 +42,14 @@ package final class ProtocolCodec: Sendable {
     /// The name of a request, ready to be shown; `nil` if it has none.
     package func name(of request: Frame) -> String? {
         guard let name = (base as? any NamingCodec)?.name(of: request), !name.isEmpty else { return nil }
-        return name.escaped(upTo: 64)
+        return name.escaped(upTo: Self.maximumName)
     }
+
+    /// The number of scalars of a name, before the mark that it was cut.
+    private static let maximumName = 64
+
+    /// Whether a name, which may come from anywhere, is short enough for one of `name(of:)`.
+    package static func mayName(_ name: String) -> Bool { name.unicodeScalars.count <= maximumName + 2 }
 
     /// The maximum number of requests in flight on one channel.
     package var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
