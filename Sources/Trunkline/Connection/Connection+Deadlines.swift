@@ -9,7 +9,10 @@ extension Connection {
         /// When the wait began, and how much had been read then and in that turn.
         let beganAt: Instant
         let begin: Int
-        let read: Int
+        private(set) var read: Int
+
+        /// Notes progress without reading: `count` frames were handled that had been left for this turn (`catchUp`).
+        mutating func noteCaughtUp(_ count: Int) { read &-= count }
     }
 
     /// The number of bytes that are read from a link, at most, before a deadline that has passed is judged. A link on
@@ -23,7 +26,7 @@ extension Connection {
     static let longestDeadlineWait = Duration.seconds(1)
 
     /// Whether deadlines that are due must wait for a later turn: links have used up their share of this turn and hold
-    /// more, which may have come in time.
+    /// more, or frames that were read are left for the next turn. They may have come in time.
     ///
     /// Called only from timers, which come after all reading of their turn.
     func mustReadFirst() -> Bool {
@@ -42,15 +45,18 @@ extension Connection {
     }
 
     /// Ends the wait of deadlines when everything has been read, so that the next one has the whole limit. Called after
-    /// each reading.
+    /// each reading, and after frames that were left for this turn.
     func endDeadlineWait() {
         if turn.deadlineWait?.isOn == true, unreadCount == 0 { turn.deadlineWait = nil }
     }
 
-    /// The number of links on which more can be read in the next turn.
+    /// The number of links on which more can be read, or frames are left, in the next turn.
     private var unreadCount: Int {
         var count = 0
-        for link in links.all where link.isToBeReadOn || link.holdsMore { count += 1 }
+        for link in links.all {
+            let isLeft = link.isCatchingUp && !port.isPaused
+            if isLeft || link.isToBeReadOn || link.holdsMore { count += 1 }
+        }
         return count
     }
 }

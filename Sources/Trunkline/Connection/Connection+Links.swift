@@ -354,10 +354,18 @@ extension Connection {
 
     private func catchUp(_ session: SessionID) {
         guard let link = links[session] else { return }
+        defer { if turn.deadlineWait != nil { endDeadlineWait() } }
         link.isCatchingUp = false
         // While the owner is paused, the frames stay held like others.
-        if !port.isPaused { deliverHeld(link) }
-        if links[session]?.isCatchingUp == false { updateReading() }
+        if !port.isPaused {
+            let count = link.state.held.frames.count
+            deliverHeld(link)
+            turn.deadlineWait?.noteCaughtUp(count - link.state.held.frames.count)
+        }
+        guard links[session]?.isCatchingUp == false else { return }
+        // The socket was not watched. What it holds may have come before a deadline of this turn.
+        link.mayHaveMore = true
+        updateReading()
     }
 
     /// Counts the pushes among the events from `first` on, and separates those that are too many.

@@ -38,6 +38,83 @@ struct StoppedProcessTests {
         }
     }
 
+    /// The answer is behind parts for many requests, whose copies are made in several turns. Regression: the deadline was
+    /// judged after the first of these turns, although the answer had been read.
+    @Test(arguments: 1...10 as ClosedRange<UInt64>)
+    func answersBehindPartsForManyRequestsAreNoTimeouts(_ seed: UInt64) throws {
+        try simulate(
+            seed: seed,
+            conditions: .wide,
+            speaking: WordsCodec(maximumLine: 200_000),
+            handler: { .after(.seconds(1), WordsCodec.answer(to: $0)) }
+        ) { service, client in
+            try await client.connect()
+            let streams = streams(90, client)
+            let lines = (0..<200).map { "parts all 0 - \($0)" }.joined(separator: "|")
+            let request = Request(type: 2, body: Bytes("!\(lines)|through *"))
+            let handle = client.start(request, timeout: .seconds(2))
+            try await service.server.waitForRequests(91)
+            service.network.stopProcess(for: .seconds(4))
+            try await expectBody(Bytes((0..<200).map { "\($0)" }.joined()), of: handle)
+            for stream in streams {
+                let words = await words(of: stream)
+                #expect(words == (0..<200).map { "+\($0)" } + [""], "\(words.count) \(words.suffix(2))")
+            }
+        }
+    }
+
+    /// The loop is busy while such copies are made, which is when the link is not read. Regression: the deadline was judged
+    /// before the socket was read again.
+    @Test func answersThatArriveWhileCopiesAreMadeAreNoTimeouts() throws {
+        let network = Lock<SimulatedNetwork?>(nil)
+        let options = ClientOptions {
+            $0.requests.lateResponse = { _ in network.withLock { $0 }?.stall(for: .seconds(4)) }
+        }
+        var conditions = NetworkConditions.wide
+        conditions.latency = .milliseconds(100)...(.milliseconds(100))
+        try simulate(
+            conditions: conditions,
+            speaking: WordsCodec(maximumLine: 200_000),
+            options: options,
+            handler: { WordsCodec.answer(to: $0) }
+        ) { service, client in
+            network.withLock { $0 = service.network }
+            try await client.connect()
+            let streams = streams(90, client)
+            let abandoned = client.start(Request(type: 2, body: "abandoned"))
+            let waiting = client.start(Request(type: 2, body: "waiting"), timeout: .milliseconds(1500))
+            try await service.server.waitForRequests(92)
+            let (first, second) = (try #require(abandoned.serial), try #require(waiting.serial))
+            abandoned.cancel()
+            _ = await failure(of: abandoned)
+            let lines = ["ask 2 \(first) late"] + (0..<100).map { "parts all 0 1 \($0)" } + [""]
+            let answer = Reaction.garbage(Bytes("ask 2 \(second) just in time\n"))
+            await service.server.script(
+                .sequence([.garbage(Bytes(lines.joined(separator: "\n"))), .after(.milliseconds(1), answer)])
+            )
+            let handle = client.start(Request(type: 2, body: "begin"), timeout: .seconds(60))
+            try await expectBody("just in time", of: waiting)
+            #expect(service.now > .seconds(4))
+            _ = try await client.send(Request(type: 2, body: "!all"))
+            _ = try await handle.value
+            for stream in streams {
+                let words = await words(of: stream)
+                #expect(words == (0..<100).map { "+\($0)" } + [""], "\(words.count) \(words.suffix(2))")
+            }
+        }
+    }
+
+    private func streams(_ count: Int, _ client: Client) -> [ReplyStream<Response>] {
+        (0..<count).map { number in
+            client.stream(
+                Request(type: 1, body: Bytes("\(number)")),
+                timeout: .seconds(60),
+                partTimeout: .seconds(60),
+                buffering: ReplyBuffering(maximumCount: 300)
+            )
+        }
+    }
+
     /// On a link that brings more than the client can read, a deadline is judged after 8 MiB: at 50 µs for each KiB, after
     /// 410 ms.
     @Test func aFloodDoesNotPostponeDeadlinesForEver() throws {
