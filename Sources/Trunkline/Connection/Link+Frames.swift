@@ -223,10 +223,11 @@ extension Link.State {
 extension Link {
     /// The number of copies of parts for several requests that are made in one turn, before the rest of the frames is left
     /// for the next one. A server needs only few bytes for such a part, and each copy takes as much time and memory as a part
-    /// for one request.
+    /// for one request. An abandoned request gets no copy and counts as one, because the part visits it.
     static let copiesInTurn = 4096
-    /// The maximum number of copies if nothing may be left, because the link ends. Requests named by further parts fail.
-    static let maximumCopies = 1 << 22
+    /// The number of copies after which the requests that further parts name fail, if nothing may be left because the link
+    /// ends. At twice this number, all requests on the link fail.
+    static let maximumCopies = 1 << 18
 
     /// The result of a batch of frames, apart from its events.
     struct Taken {
@@ -249,7 +250,7 @@ extension Link {
         var violation: FrameError? { didSet { isOver = true } }
         /// Whether the rest of the frames is not handled.
         fileprivate var isOver = false
-        /// The number of copies of parts for several requests.
+        /// The number of requests that parts for several requests have reached, abandoned ones included.
         var copies = 0
         /// Whether frames may be left for the next turn.
         var mayLeaveRest = false
@@ -455,12 +456,15 @@ extension Link.State {
         // A server may tell everyone something when nothing is in flight.
         if named.isEmpty, frame.answers != .all { noteUnknown(frame, rules, &taken) }
         taken.answers += named.requests.count
-        taken.copies += named.requests.count
-        if taken.copies > Link.maximumCopies {
+        let earlier = taken.copies
+        taken.copies += named.visitedCount
+        if earlier >= Link.maximumCopies {
             let cause = FrameError(
-                exceedingLimit: "parts for several requests came to more than \(Link.maximumCopies) copies at a time"
+                exceedingLimit: "parts for several requests have reached \(Link.maximumCopies) requests at a time"
             )
             for request in named.requests { fail(request.entry, request.number, Self.tooManyParts, cause, &taken) }
+            // The requests that have failed are abandoned, so each further part would visit them all.
+            if earlier >= 2 * Link.maximumCopies { taken.violation = cause }
             return
         }
         var requests: [InFlightTable.AnsweredRequests.Request] = []

@@ -332,6 +332,14 @@ struct SharedPartTests {
             state.machine.didWrite(state.machine.outbound.unwrittenCount, reporting: &reported)
         }
 
+        /// Abandons all requests.
+        mutating func abandonAll() {
+            for id in 1...UInt64(state.machine.count) {
+                let now = Instant(nanoseconds: 1)
+                _ = state.machine.cancel(RequestID(id), at: .response(id), isTimeout: true, now: now)
+            }
+        }
+
         mutating func take(_ frames: [Frame]) {
             var frames = frames
             state.take(&frames, &taken, isDraining: false, by: rules, into: &events)
@@ -372,9 +380,28 @@ struct SharedPartTests {
         #expect(batch.taken.rest == nil && batch.events.count == 5041)
     }
 
+    /// Regression: only copies were counted. A part of a few bytes visits 65,536 requests that were abandoned, too.
+    @Test func abandonedRequestsCountTowardsTheLimit() {
+        var batch = Batch(requests: 100)
+        batch.abandonAll()
+        batch.taken.mayLeaveRest = true
+        batch.take((0..<50).map { _ in part() } + [Frame(.response, serial: 1)])
+        #expect(batch.taken.rest == 41 && batch.events.isEmpty && batch.taken.answers == 0)
+    }
+
+    /// Regression: beyond the limit, each further part visited all the requests that had failed.
+    @Test func theLinkEndsAtOnceIfItsPartsAreFarTooMany() {
+        var batch = Batch(requests: 3)
+        batch.abandonAll()
+        batch.taken.copies = 2 * Link.maximumCopies - 3
+        batch.take([part(), part(), Frame(.response, serial: 2)])
+        #expect(batch.taken.violation?.exceedsLimit == true && batch.taken.answers == 0)
+    }
+
     /// The memory that the parts of a link that ends can take is limited.
     @Test func requestsFailBeforeTheirCopiesFillTheMemory() {
         var batch = Batch(requests: 3)
+        #expect(Link.maximumCopies == 262_144)
         batch.taken.copies = Link.maximumCopies - 3
         batch.take([part(), Frame(.response, serial: 2), part()])
         #expect(batch.taken.violation == nil && batch.events.count == 4)

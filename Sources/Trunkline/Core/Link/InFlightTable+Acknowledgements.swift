@@ -24,7 +24,7 @@ extension InFlightTable {
         }
 
         package var requests: [Request] = []
-        /// The abandoned ones among them. The response must be discarded.
+        /// The abandoned ones among them. The response is discarded for these.
         package var late: [Late] = []
 
         /// Whether cancel frames are among them, so that serials are free.
@@ -215,8 +215,10 @@ extension InFlightTable {
 
         /// Each once, in the order of their frames, without abandoned ones.
         package var requests: [Request] = []
-        /// Whether abandoned ones, or cancel frames, are among them. For these the part must be discarded.
+        /// Whether abandoned ones, or cancel frames, are among them. The part is discarded for these requests.
         package var hasLate = false
+        /// The number of all of them, and of cancel frames that were not written: the steps that each such part takes.
+        package var visitedCount = 0
 
         package var isEmpty: Bool { requests.isEmpty && !hasLate }
     }
@@ -281,6 +283,7 @@ extension InFlightTable {
         case .released?, .echo?: return false
         case nil: return false
         }
+        search.found.visitedCount += 1
         return true
     }
 
