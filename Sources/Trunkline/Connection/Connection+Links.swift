@@ -342,7 +342,7 @@ extension Connection {
         if link.isDraining { scheduleFlush() }  // a frame may have been the last response
     }
 
-    /// Holds frames until the next turn.
+    /// Holds frames, of which none is a heartbeat, until the next turn.
     func catchUp(with rest: ArraySlice<Frame>, _ link: Link) {
         for frame in rest { link.state.held.append(frame) }
         guard !link.isCatchingUp else { return }

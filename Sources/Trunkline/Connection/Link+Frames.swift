@@ -329,12 +329,7 @@ extension Link.State {
                 if mayLeaveRest, taken.copies >= Link.copiesInTurn, index + 1 < frames.count {
                     (taken.rest, taken.isOver) = (index + 1, true)
                 }
-            // A draining link sends no pings, so its pongs mean nothing.
-            case .pong where isDraining: break
-            case .ping, .pong:
-                let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: taken.now)
-                if hasToWrite { taken.hasToWrite = true }
-                if meaning == .answer { taken.hasPong = true }
+            case .ping, .pong: take(heartbeat: frame, &taken, isDraining, rules)
             case .goAway: break  // noted above
             case .ignored: break
             case .push: break  // handled above
@@ -349,8 +344,43 @@ extension Link.State {
             }
         }
         taken.endPushes()
+        if let rest = taken.rest {
+            takeHeartbeats(among: &frames, from: rest, &taken, isDraining: isDraining, by: rules)
+        }
         noteEnds()
         events = exchange(&taken.events, with: [])
+    }
+
+    /// Handles the heartbeats among the frames that are left for the next turn, and removes them. They do not wait: the owner
+    /// may be paused then, and a server may wait for the answer to a ping.
+    private mutating func takeHeartbeats(
+        among frames: inout [Frame],
+        from rest: Int,
+        _ taken: inout Link.Taken,
+        isDraining: Bool,
+        by rules: LinkRules
+    ) {
+        func isHeartbeat(_ frame: Frame) -> Bool {
+            (frame.kind == .ping || frame.kind == .pong) && frame.linkEnding == nil
+        }
+        guard frames[rest...].contains(where: isHeartbeat) else { return }
+        for frame in frames[rest...] where isHeartbeat(frame) { take(heartbeat: frame, &taken, isDraining, rules) }
+        let others = frames[rest...].filter { !isHeartbeat($0) }
+        frames.replaceSubrange(rest..., with: others)
+        if others.isEmpty { taken.rest = nil }
+    }
+
+    private mutating func take(
+        heartbeat frame: Frame,
+        _ taken: inout Link.Taken,
+        _ isDraining: Bool,
+        _ rules: LinkRules
+    ) {
+        // A draining link sends no pings, so its pongs mean nothing.
+        if isDraining, frame.kind == .pong { return }
+        let (meaning, hasToWrite) = takeHeartbeat(frame, rules, at: taken.now)
+        if hasToWrite { taken.hasToWrite = true }
+        if meaning == .answer { taken.hasPong = true }
     }
 
     /// Handles a response that answers several requests.

@@ -10,9 +10,16 @@ struct SharedPartTests {
     private func simulate(
         _ codec: WordsCodec = WordsCodec(maximumLine: 200_000),
         _ options: ClientOptions = ClientOptions(),
+        conditions: NetworkConditions = NetworkConditions(),
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void
     ) throws {
-        try TrunklineTests.simulate(speaking: codec, options: options, handler: { WordsCodec.answer(to: $0) }, body)
+        try TrunklineTests.simulate(
+            conditions: conditions,
+            speaking: codec,
+            options: options,
+            handler: { WordsCodec.answer(to: $0) },
+            body
+        )
     }
 
     private func ask(_ text: String, type: UInt32 = 1) -> Request { Request(type: type, body: Bytes(text)) }
@@ -305,6 +312,30 @@ struct SharedPartTests {
             _ = await failure(of: handle)
             try await service.pass(.seconds(1))
             if end == .answer || end == .slowReaders { #expect(await client.metrics.connection.links == 1) }
+        }
+    }
+
+    /// Regression: the ping waited with the frames behind the part until the reader continued, so a server that waited for
+    /// the answer could end the link.
+    @Test func aPingBehindManyPartsIsAnswered() throws {
+        try simulate(conditions: .wide) { service, client in
+            try await client.connect()
+            let streams = streams(90, client, buffering: ReplyBuffering(maximumCount: 3))
+            let lines = (0..<100).map { "parts all 0 - \($0)" } + ["ping", "ping", "through 90"]
+            let handle = client.start(ask("!" + lines.joined(separator: "|")), timeout: .seconds(600))
+            try await service.pass(.seconds(1))
+            #expect(await service.server.journal.pongCount == 2)
+            await withTaskGroup(of: Void.self) { group in
+                for stream in streams {
+                    group.addTask {
+                        let words = await words(of: stream)
+                        #expect(words == (0..<100).map { "+\($0)" } + [""])
+                    }
+                }
+            }
+            handle.cancel()
+            _ = await failure(of: handle)
+            #expect(await client.metrics.connection.links == 1)
         }
     }
 
