@@ -98,8 +98,9 @@ extension ClientOptions {
         /// out after its first byte was written. Default 60 s.
         ///
         /// During this time its serial number is not reused, and it counts against ``maximumInFlight``. The quarantine
-        /// ends early when the server answers. A part of the reply restarts it. If abandoned requests use up the
-        /// serials of a link, the link is replaced: see <doc:Requests#Running-out-of-serials>.
+        /// ends early when the server answers. A part of the reply restarts it, unless it names several requests. If
+        /// abandoned requests use up the serials of a link, the link is replaced: see
+        /// <doc:Requests#Running-out-of-serials>.
         ///
         /// Protocols matched in order have no serials. There an abandoned request holds its place until it is answered
         /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for

@@ -163,18 +163,26 @@ import Testing
         }
     }
 
-    /// Like a part for this request alone: the server still works on it.
-    @Test(arguments: [Frame.Answers.all, .through, .serials([1...1]), .serials([1...1, 0...SerialNumber.max])])
-    func aPartProlongsTheQuarantineOfAbandonedRequests(_ answers: Frame.Answers) {
+    /// A part that names one request alone: the server still works on it. Regression: a server that sent its status to all
+    /// requests held the place of each abandoned one for ever.
+    @Test(
+        arguments: [
+            (Frame.Answers.all, false), (.through, false), (.serials([1...1]), true), (.serials([3...9, 1...1]), true),
+            (.serials([1...2]), false), (.serials([0...SerialNumber.max]), false), (.serials([1...1, 1...1]), true),
+        ]
+    )
+    func onlyAPartThatNamesItAloneProlongsTheQuarantineOfARequest(_ answers: Frame.Answers, prolongs: Bool) {
         var table = InFlightTable(matching: .serial(1...100))
         _ = table.insert(RequestID(1), type: 1, at: .first)
         _ = table.abandon(1, until: at(10))
         for second in [5, 9] as [Double] {
             let found = table.matchAll(answers, 1, types: nil, before: .max, prolongingTo: at(second + 10))
-            #expect(found.requests.isEmpty && found.hasLate)
+            #expect(found.requests.isEmpty && found.hasLate && found.visitedCount == 1)
         }
-        table.endQuarantine(at: at(18))
+        table.endQuarantine(at: at(9.9))
         #expect(table.heldCount == 1)
+        table.endQuarantine(at: at(18))
+        #expect(table.heldCount == (prolongs ? 1 : 0))
         table.endQuarantine(at: at(19))
         #expect(table.heldCount == 0)
     }

@@ -129,10 +129,13 @@ extension Frame {
     /// - A response ends its requests: each counts as answered.
     /// - A part is added to the reply of each of its requests like a part for that request alone: it begins the time of the
     ///   next part (`partTimeout`) anew, fills the buffer of the stream (``ReplyBuffering``), and `send` joins its body
-    ///   with the rest. For requests that were abandoned it is discarded.
+    ///   with the rest. For requests that were abandoned it is discarded. If it names such a request alone, by `.one` or by a
+    ///   range of one serial, the quarantine of the serial (`options.requests.quarantine`) begins anew: the server still works
+    ///   on the request. A part for all requests, or for a wider range, does not prolong it.
     ///
     /// If one stream cannot take a part and suspends reading, the frames that follow wait, as after any part. A part that
-    /// belongs to very many requests may let the frames after it wait for the next turn of the event loop.
+    /// belongs to very many requests may let the frames after it, except pings and pongs, wait for the next turn of the event
+    /// loop.
     public var answers: Answers {
         get { marks?.content.answers ?? .one }
         set { setMark { $0.answers = newValue } }

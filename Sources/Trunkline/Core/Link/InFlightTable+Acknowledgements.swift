@@ -225,7 +225,8 @@ extension InFlightTable {
 
     /// Returns the requests to which a part belongs that names several.
     ///
-    /// The numbers of abandoned ones are held until `instant` at least, because the server still works on them.
+    /// If the part names one request alone, and this is abandoned, its number is held until `instant` at least, because the
+    /// server still works on it. A part for all requests, or a range of them, says nothing about each.
     ///
     /// - Parameters:
     ///   - serial: The serial of the part or, matched in order by channel, its channel.
@@ -243,11 +244,17 @@ extension InFlightTable {
         case .one: break  // see `match`
         case .next(let count):
             search.types = nil
+            search.namesOne = count == 1
             if isInOrder { findNext(count, onChannel: serial, &search) }
         case .through:
             guard !isInOrder, range.contains(serial) else { break }
             // Without an order, there are no earlier ones.
-            if isDrawn { find(serial, &search) } else { findIndexed(in: ranges(through: serial), &search) }
+            if isDrawn {
+                search.namesOne = true
+                find(serial, &search)
+            } else {
+                findIndexed(in: ranges(through: serial), &search)
+            }
         case .serials(let ranges): if !isInOrder { findAll(in: Self.disjoint(ranges), &search) }
         case .all: findIndexed(in: [0...SerialNumber.max], &search)
         }
@@ -260,6 +267,8 @@ extension InFlightTable {
         var types: Set<UInt32>?
         let unstarted: OutboundPosition
         let prolongation: Instant
+        /// Whether the part names one request alone, or at least the range that is searched does.
+        var namesOne = false
         var found = NamedRequests()
     }
 
@@ -273,7 +282,9 @@ extension InFlightTable {
             search.found.requests.append(NamedRequests.Request(entry: entry, number: number))
         case .abandoned(let id, let type, let until)?:
             guard search.types?.contains(type) ?? true else { return false }
-            if until < search.prolongation { hold(number, of: id, type: type, until: search.prolongation) }
+            if search.namesOne, until < search.prolongation {
+                hold(number, of: id, type: type, until: search.prolongation)
+            }
             search.found.hasLate = true
         case .cancelFrame?:
             guard search.types == nil else { return false }
@@ -289,8 +300,11 @@ extension InFlightTable {
 
     /// Finds the requests with numbers in `ranges`, which have none in common.
     private mutating func findAll(in ranges: [ClosedRange<SerialNumber>], _ search: inout PartSearch) {
-        guard maySearchOneByOne(ranges, search.unstarted) else { return findIndexed(in: ranges, &search) }
+        guard maySearchOneByOne(ranges, search.unstarted) else {
+            return findIndexed(in: ranges, isNamed: true, &search)
+        }
         for range in ranges {
+            search.namesOne = range.lowerBound == range.upperBound
             for number in range { find(number, &search) }
         }
     }
@@ -341,14 +355,18 @@ extension InFlightTable {
     }
 
     /// Finds the requests with numbers in `ranges`, which are in ascending order and have none in common.
+    ///
+    /// - Parameter isNamed: Whether the part names these ranges, so that one of a single number names a request alone.
     private mutating func findIndexed(
         in ranges: [ClosedRange<SerialNumber>],
         atMost most: Int = .max,
+        isNamed: Bool = false,
         _ search: inout PartSearch
     ) {
         var index = takeIndex(search.types, search.unstarted)
         var rest = most
         for range in ranges where !index.isEmpty {
+            if isNamed { search.namesOne = range.lowerBound == range.upperBound }
             visitedCount += 1
             var start: Int?
             while rest > 0, let place = index.next(in: range, from: start) {
