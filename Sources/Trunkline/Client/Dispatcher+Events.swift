@@ -12,25 +12,28 @@ extension Dispatcher {
 
     mutating func perform(_ events: inout [ConnectionEvent]) {
         let now = loop.now
+        var excesses = Excesses()
         for index in events.indices {
             // Taken apart like a command: see `perform` of commands.
-            if case .answered = events[index] {
+            if case .answered = events[index], excesses.isEmpty {
                 guard
                     case .answered(let id, let frame, let position) = exchange(&events[index], with: .taken)
                 else { continue }
                 answered(id, frame, position, at: now)
             } else {
                 switch exchange(&events[index], with: .taken) {
-                case .part(let id, let part): take(part, of: id, within: &events, at: index, now)
+                case .part(let id, let part): take(part, of: id, &excesses, at: now)
                 case .sharedPart(let requests, var part):
                     for request in requests {
                         part.serial = request.serial
-                        take(part, of: request.id, within: &events, at: index, now)
+                        take(part, of: request.id, &excesses, at: now)
                     }
-                case let event: perform(event, at: now)
+                case let event:
+                    if excesses.isEmpty { perform(event, at: now) } else { perform(event, &excesses, at: now) }
                 }
             }
         }
+        if !excesses.isEmpty { end(excesses) }
         streams.channels.yieldMalformed()
         streams.resumeServed()
         ledger.tellCollected()
@@ -219,16 +222,11 @@ extension Dispatcher {
         endLinkOfUpload(session)
     }
 
-    /// Handles a part of a response, which is the event at `index`.
+    /// Handles a part of a response.
     @inline(__always)
-    private mutating func take(
-        _ part: Frame,
-        of id: RequestID,
-        within events: inout [ConnectionEvent],
-        at index: Int,
-        _ now: Instant
-    ) {
-        if let excess = take(part, of: id, at: now) { end(id, excess, within: &events, after: index, at: now) }
+    private mutating func take(_ part: Frame, of id: RequestID, _ excesses: inout Excesses, at now: Instant) {
+        if !excesses.isEmpty, excesses[id] != nil { return }
+        if let excess = take(part, of: id, at: now) { excesses[id] = excess }
     }
 
     /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that
@@ -253,42 +251,66 @@ extension Dispatcher {
         return nil
     }
 
-    /// Ends a request whose reply was too large, and whose last frame or whose link's end is among `events`, after
-    /// `first`: the caller must not receive the response, and the request must not be sent again.
+    // MARK: Replies that are too large
+
+    /// The requests that had left their links when their replies became too large, with the messages of the errors. Their
+    /// last frames, or the ends of their links, are among the events of the batch that follow: the callers must not receive
+    /// the responses, and the requests must not be sent again.
+    private typealias Excesses = [RequestID: String]
+
+    /// Performs an event behind parts that were too much. It takes the requests that it ends out of `excesses`.
+    @inline(never)
+    private mutating func perform(_ event: ConnectionEvent, _ excesses: inout Excesses, at now: Instant) {
+        switch event {
+        case .answered(let id, let frame, let position):
+            guard let message = excesses.removeValue(forKey: id) else { return perform(event, at: now) }
+            end(id, message, answeredWith: frame, position, at: now)
+        case .answeredAll(let requests, var frame):
+            for request in requests {
+                frame.serial = request.serial
+                if let message = excesses.removeValue(forKey: request.id) {
+                    end(request.id, message, answeredWith: frame, request.position, at: now)
+                } else {
+                    answered(request.id, frame, request.position, at: now)
+                }
+            }
+        case .lost(let loss):
+            for (id, times) in loss.remains.lost {
+                guard let message = excesses.removeValue(forKey: id) else { continue }
+                end(id, ClientError(.overloaded, .unknown, message), TryOnLink(link: loss.link, times: times))
+            }
+            perform(event, at: now)
+        case .failed(let id, _, let onLink):
+            guard let message = excesses.removeValue(forKey: id) else { return perform(event, at: now) }
+            end(id, ClientError(.overloaded, .unknown, message), onLink)
+        case .unavailable, .closed:
+            end(excesses)
+            excesses = [:]
+            perform(event, at: now)
+        default: perform(event, at: now)
+        }
+    }
+
+    /// Ends a request whose reply was too large, with its response.
     private mutating func end(
         _ id: RequestID,
         _ message: String,
-        within events: inout [ConnectionEvent],
-        after first: Int,
+        answeredWith frame: Frame,
+        _ position: OutboundPosition,
         at now: Instant
     ) {
-        var onLink: TryOnLink?
-        search: for index in (first + 1)..<events.count {
-            switch events[index] {
-            case .answered(id, let frame, let position):
-                events[index] = .taken
-                guard let request = requests[id], let waiter = requests.forget(id) else { return }
-                ledger.answered(id, request, frame.status, isError: true, at: now)
-                let error = ClientError(.overloaded, .answered, message)
-                ledger.invalid(id, type: request.type, error)
-                return fail(id, request, waiter, error, position, at: now)
-            case .answeredAll(var answered, let frame):
-                guard let place = answered.firstIndex(where: { $0.id == id }) else { continue }
-                let position = answered.remove(at: place).position
-                events[index] = .answeredAll(answered, frame)
-                guard let request = requests[id], let waiter = requests.forget(id) else { return }
-                ledger.answered(id, request, frame.status, isError: true, at: now)
-                let error = ClientError(.overloaded, .answered, message)
-                ledger.invalid(id, type: request.type, error)
-                return fail(id, request, waiter, error, position, at: now)
-            case .lost(let loss):
-                guard let lost = loss.remains.lost.first(where: { $0.id == id }) else { continue }
-                onLink = TryOnLink(link: loss.link, times: lost.written)
-                break search
-            default: continue
-            }
+        guard let request = requests[id], let waiter = requests.forget(id) else { return }
+        ledger.answered(id, request, frame.status, isError: true, at: now)
+        let error = ClientError(.overloaded, .answered, message)
+        ledger.invalid(id, type: request.type, error)
+        fail(id, request, waiter, error, position, at: now)
+    }
+
+    /// Ends requests whose replies were too large, and whose ends are not among the events.
+    private mutating func end(_ excesses: Excesses) {
+        for (id, message) in excesses.sorted(by: { $0.key < $1.key }) {
+            end(id, ClientError(.overloaded, .unknown, message))
         }
-        end(id, ClientError(.overloaded, .unknown, message), onLink)
     }
 
     // MARK: Links

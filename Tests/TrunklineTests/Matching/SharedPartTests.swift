@@ -175,6 +175,33 @@ struct SharedPartTests {
         }
     }
 
+    /// The replies become too long when their requests have left the link: the end of each is in the same read.
+    @Test(arguments: ["all 0 1", "set 1-20,30-30 1", "close", "leave 1 A|close"])
+    func repliesThatAreTooLongEndAsTheServerSays(_ end: String) throws {
+        let options = ClientOptions { $0.requests.maximumReplySize = 10 }
+        try simulate(WordsCodec(), options, conditions: .wide) { service, client in
+            try await client.connect()
+            let retry = CallOptions(retry: .idempotent())
+            let long = (0..<50).map { client.start(ask("\($0)"), options: retry) }
+            let short = (0..<50).map { client.start(ask("\($0)", type: 2)) }
+            try await service.server.waitForRequests(100)
+            let lines = ["parts all 0 1 123456", "parts all 0 1 123456", "parts all 0 1 123456", "set 51-100 2", end]
+            let last = client.start(ask("!" + lines.joined(separator: "|"), type: 3), timeout: .seconds(1))
+            for (index, handle) in long.enumerated() {
+                let error = await failure(of: handle)
+                let isAnswered = end == "all 0 1" || end.hasPrefix("set") && (index < 20 || index == 29)
+                #expect(error?.code == .overloaded, "\(index)")
+                #expect(error?.fate == (isAnswered ? .answered : .unknown), "\(index)")
+                #expect(error?.message.contains("10 bytes (maximumReplySize)") == true)
+                #expect(error?.timeline?.description.contains("has ended") == false)
+            }
+            for handle in short { try await expectBody("", of: handle) }
+            #expect(await failure(of: last) != nil)
+            let requests = await service.server.journal.requestCount
+            #expect(requests == 101)
+        }
+    }
+
     @Test func aMalformedPartFailsEachOfItsRequests() throws {
         try simulate { _, client in
             let streams = streams(4, client)
