@@ -2,7 +2,7 @@
 extension Dispatcher {
     mutating func coalesce(_ call: CoalescedCall, _ continuation: Continuation<Outcome>) {
         guard lifecycle == .open else {
-            return refuse(Waiter(.caller(continuation)), .clientIsClosed)
+            return refuse(call.frame, Waiter(.caller(continuation)), .clientIsClosed)
         }
         switch responseCache.meet(call) {
         case .response(let response): continuation.resume(returning: .success(Response(response)))

@@ -374,10 +374,10 @@ extension Dispatcher {
         waiter.resume(.failure(error))
     }
 
-    /// Ends a request that was not accepted.
-    mutating func refuse(_ waiter: Waiter, _ error: ClientError) {
+    /// Ends the request of `frame`, which was not accepted.
+    mutating func refuse(_ frame: Frame, _ waiter: Waiter, _ error: ClientError) {
         let error = waiter.tracked?.amended(error) ?? error
-        ledger.refused(error)
+        ledger.refused(frame, error)
         waiter.resume(.failure(error))
     }
 

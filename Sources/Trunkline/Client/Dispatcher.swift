@@ -240,7 +240,7 @@ extension Dispatcher {
                     return
                 }
                 if let error = refusal(options) {
-                    refuse(waiter, error)
+                    refuse(frame, waiter, error)
                     continue
                 }
                 if !options.waitsForReady { impatient.append(id) }
@@ -291,11 +291,11 @@ extension Dispatcher {
         _ deadline: Instant?,
         _ expectsResponse: Bool
     ) {
-        guard lifecycle == .open else { return refuse(waiter, .clientIsClosed) }
+        guard lifecycle == .open else { return refuse(frame, waiter, .clientIsClosed) }
         var isAnswer = false
         if let options = waiter.tracked?.options {
             isAnswer = options.marks.contains(.isAnswer)
-            if let error = refusal(options) { return refuse(waiter, error) }
+            if let error = refusal(options) { return refuse(frame, waiter, error) }
             if !options.waitsForReady { impatient.append(id) }
             if options.marks.contains(.isExclusive) { requests.queue.makeExclusive(id) }
         }
@@ -304,7 +304,7 @@ extension Dispatcher {
         if requests.queue.refusal(for: cost) != nil, !waiter.hasRoom,
             let refusal = refusalAfterAdmission(cost, isAnswer: isAnswer)
         {
-            return refuse(waiter, ClientError(.overloaded, .notSent, refusal))
+            return refuse(frame, waiter, ClientError(.overloaded, .notSent, refusal))
         }
         let (isPart, type, bodyCount) = (frame.kind == .part, frame.type, frame.body.count)
         if ledger.keepsNames { ledger.keepName(of: frame, id) }

@@ -212,10 +212,11 @@ struct RequestLedger {
         accepted.append(ClientEvent.AcceptedRequest(id: id, session: session, type: type, isOneWay: !expectsResponse))
     }
 
-    /// A request was not accepted.
-    mutating func refused(_ error: ClientError) {
+    /// The request of `frame` was not accepted. The event has its name, which the caller adds to the error later.
+    mutating func refused(_ frame: Frame, _ error: ClientError) {
         refusals[error.code, default: 0] += 1
-        tell([.requests, .failures], .requestRefused(error))
+        let codec = codec
+        tell([.requests, .failures], .requestRefused(error.named(codec.name(of: frame))))
     }
 
     // MARK: Waiting

@@ -210,6 +210,26 @@ struct RequestNameTests {
         }
     }
 
+    /// Regression: the error was named for the caller only, after the event.
+    @Test func eventsOfRefusalsHaveTheName() throws {
+        let collector = EventCollector([.failures])
+        try run {
+            $0.observers = [collector]
+        } _: { [asked] _, client in
+            let options = CallOptions(waitsForReady: false)
+            let error = await failure { () throws(ClientError) in
+                try await client.send(Request(body: "GET secret"), options: options)
+            }
+            #expect(error?.code == .unavailable && error?.requestName == "GET")
+            await client.closeNow()
+            _ = await failure(of: client.start(Request(body: "PUT secret")))
+            let refusals = collector.events.filter { $0.name == "request.refused" }
+            let names = refusals.map { event in event.fields.first { $0.name == "name" }?.value }
+            #expect(names == [.text("GET"), .text("PUT")])
+            #expect(asked.withLock { $0 } <= 4)
+        }
+    }
+
     // MARK: Typed requests
 
     @Test func aTypedRequestHasANameOfItsOwn() throws {
