@@ -18,7 +18,10 @@ extension Recording {
     /// request has a serial, responses are matched in order, of each channel. Requests that had been sent before the oldest
     /// entry come first, with its time.
     package var exchanges: (matched: [Exchange], unasked: [(time: Duration, header: Header)]) {
-        var matcher = Matcher()
+        let sent = entries.compactMap { entry in
+            if case .sent(let header) = entry.content, header.kind == .request { header } else { nil }
+        }
+        var matcher = Matcher(beginning.requests.compactMap(\.header) + sent)
         for request in beginning.requests {
             guard let header = request.header else { continue }
             var exchange = Exchange(time: entries.first?.time ?? .zero, request: header)
@@ -69,9 +72,29 @@ private struct Matcher {
     private var isOpen: [Bool] = []
     /// The places of exchanges, oldest first. Some may not be open any more.
     private var places: [Key: Deque<Int>] = [:]
-    private var placesOfSession: [SessionID: Deque<Int>] = [:]
     /// The place of the latest request with a serial, open or not.
     private var latest: [Key: Int] = [:]
+    private var open: [Group: OpenPlaces] = [:]
+
+    /// The requests of a link, or those of one type.
+    private struct Group: Hashable {
+        let session: SessionID
+        let type: UInt32?
+
+        /// Those to which a request belongs.
+        static func all(of request: Recording.Header) -> [Group] {
+            [Group(session: request.session, type: nil), Group(session: request.session, type: request.type)]
+        }
+    }
+
+    /// - Parameter requests: All that will be added.
+    init(_ requests: [Recording.Header]) {
+        var serials: [Group: [SerialNumber]] = [:]
+        for request in requests {
+            for group in Group.all(of: request) { serials[group, default: []].append(request.serial) }
+        }
+        open = serials.mapValues { OpenPlaces(serials: $0) }
+    }
 
     mutating func add(_ exchange: Recording.Exchange, awaitsResponse: Bool) {
         let (place, key) = (exchanges.count, Key(exchange.request))
@@ -79,34 +102,35 @@ private struct Matcher {
         isOpen.append(awaitsResponse)
         if key.serial != 0 {
             // The number of a request that was never answered may be used again.
-            if let earlier = latest[key] { isOpen[earlier] = false }
+            if let earlier = latest[key] { close(earlier) }
             latest[key] = place
             places[key] = nil
         }
         guard awaitsResponse else { return }
         places[key, default: Deque()].append(place)
-        placesOfSession[key.session, default: Deque()].append(place)
+        for group in Group.all(of: exchange.request) { open[group]?.append(place, key.serial) }
+    }
+
+    private mutating func close(_ place: Int) {
+        guard isOpen[place] else { return }
+        isOpen[place] = false
+        let request = exchanges[place].request
+        for group in Group.all(of: request) { open[group]?.remove(place, request.serial) }
     }
 
     mutating func receive(_ header: Recording.Header, at time: Duration) {
         switch header.kind {
         case .pong, .ignored: break
-        case .response where header.answers != .one, .part where header.answers != .one:
-            let named = places(namedBy: header)
-            guard let last = named.last else { return unasked.append((time, header)) }
-            if header.kind == .response {
-                for place in named {
-                    isOpen[place] = false
-                    exchanges[place].sharedResponse = (time, header)
-                }
-            }
-            // The server repeats it when it has received the request to which it belongs.
-            let place = if case .next = header.answers { named[0] } else { last }
+        case .response where header.answers != .one:
+            guard let place = takeAll(namedBy: header, at: time) else { return unasked.append((time, header)) }
+            exchanges[place].replies.append((time, header))
+        case .part where header.answers != .one:
+            guard let place = place(ofPart: header) else { return unasked.append((time, header)) }
             exchanges[place].replies.append((time, header))
         case .response, .part:
             guard let place = firstOpenPlace(of: Key(header)) else { return unasked.append((time, header)) }
             exchanges[place].replies.append((time, header))
-            if header.kind == .response { isOpen[place] = false }
+            if header.kind == .response { close(place) }
         default: unasked.append((time, header))
         }
     }
@@ -119,56 +143,149 @@ private struct Matcher {
         return nil
     }
 
-    /// Returns the places of the open exchanges that a frame names, each once, in ascending order.
-    private mutating func places(namedBy header: Recording.Header) -> [Int] {
-        let types = header.marks.answeredTypes
-        if case .next(let count) = header.answers {
-            guard firstOpenPlace(of: Key(header)) != nil, let line = places[Key(header)] else { return [] }
-            var named: [Int] = []
-            for index in 0..<line.count {
-                guard named.count < count else { break }
-                if isOpen[line[index]] { named.append(line[index]) }
+    // MARK: Frames for several requests
+
+    /// The place of the exchange to which a frame for several requests is added: the server repeats it when it has received
+    /// the request there. It is the latest that the frame names, or the oldest of those in order.
+    private mutating func place(ofPart header: Recording.Header) -> Int? {
+        if case .next(let count) = header.answers { return count > 0 ? firstOpenPlace(of: Key(header)) : nil }
+        var last: Int?
+        for group in groups(namedBy: header) {
+            for search in searches(of: header) {
+                if let place = open[group]?.last(search) { last = max(last ?? place, place) }
             }
-            return named
         }
-        var limit = Int.max
-        var ranges: [ClosedRange<SerialNumber>]?
-        if case .through = header.answers {
-            guard let place = latest[Key(header)] else { return [] }
-            limit = place
-        } else if case .serials(let serials) = header.answers {
-            let count = serials.reduce(0.0) { $0 + Double($1.upperBound - $1.lowerBound) + 1 }
-            if count <= Double(placesOfSession[header.session]?.count ?? 0) {
-                return places(of: serials, namedBy: header)
-            }
-            ranges = serials
-        }
-        var (named, open): ([Int], [Int]) = ([], [])
-        while let place = placesOfSession[header.session]?.first, place <= limit {
-            _ = placesOfSession[header.session]?.popFirst()
-            guard isOpen[place] else { continue }
-            open.append(place)
-            let request = exchanges[place].request
-            let isNamed =
-                types?.contains(request.type) ?? true && ranges?.contains { $0.contains(request.serial) } ?? true
-            if isNamed { named.append(place) }
-        }
-        for place in open.reversed() { placesOfSession[header.session]?.prepend(place) }
-        return named
+        return last
     }
 
-    /// Does what `places(namedBy:)` does, for serials that are fewer than the requests of the link.
-    private mutating func places(of ranges: [ClosedRange<SerialNumber>], namedBy header: Recording.Header) -> [Int] {
-        let types = header.marks.answeredTypes
-        var named: Set<Int> = []
-        for range in ranges {
-            for serial in range {
-                guard serial != 0, let place = firstOpenPlace(of: Key(header.session, serial)) else { continue }
-                guard types?.contains(exchanges[place].request.type) ?? true else { continue }
-                named.insert(place)
+    /// Closes the exchanges that a response for several requests names. Returns the place of the one to which it is added.
+    private mutating func takeAll(namedBy header: Recording.Header, at time: Duration) -> Int? {
+        let place = place(ofPart: header)
+        if case .next(let count) = header.answers {
+            var rest = count
+            while rest > 0, let place = firstOpenPlace(of: Key(header)) {
+                end(place, header, at: time)
+                rest -= 1
+            }
+            return place
+        }
+        for group in groups(namedBy: header) {
+            for search in searches(of: header) {
+                while let place = open[group]?.last(search) { end(place, header, at: time) }
             }
         }
-        return named.sorted()
+        return place
+    }
+
+    private mutating func end(_ place: Int, _ header: Recording.Header, at time: Duration) {
+        close(place)
+        exchanges[place].sharedResponse = (time, header)
+    }
+
+    /// The groups among which a frame names requests.
+    private func groups(namedBy header: Recording.Header) -> [Group] {
+        guard let types = header.marks.answeredTypes else { return [Group(session: header.session, type: nil)] }
+        return types.map { Group(session: header.session, type: $0) }.filter { open[$0] != nil }
+    }
+
+    /// What a frame names, matched by serial.
+    private func searches(of header: Recording.Header) -> [OpenPlaces.Search] {
+        switch header.answers {
+        case .all: [.through(.max)]
+        case .through: latest[Key(header)].map { [.through($0)] } ?? []
+        case .serials(let ranges): ranges.map { .serials($0) }
+        default: []
+        }
+    }
+}
+
+/// The places of exchanges that await a response. All searches take logarithmic time.
+private struct OpenPlaces {
+    enum Search {
+        /// Up to this place.
+        case through(Int)
+        /// Of the requests with these serials. Those without a serial are not among them.
+        case serials(ClosedRange<SerialNumber>)
+    }
+
+    /// All serials that may occur, in ascending order.
+    private let serials: [SerialNumber]
+    /// A tree over `serials`: the leaves are in its second half, and each other node has the maximum of its two children.
+    /// The values are places plus 1, or 0 for none.
+    private var tree: [Int]
+    /// All places that were appended, in ascending order.
+    private var places: [Int] = []
+    /// For each number of the first `places`, itself if the last of them is there, or else a smaller number; 0 is the end.
+    private var earlier = [0]
+
+    init(serials: [SerialNumber]) {
+        self.serials = Set(serials).subtracting([0]).sorted()
+        tree = Array(repeating: 0, count: 2 * self.serials.count)
+    }
+
+    /// Appends a place that is higher than all others.
+    mutating func append(_ place: Int, _ serial: SerialNumber) {
+        places.append(place)
+        earlier.append(places.count)
+        setPlace(place + 1, of: serial)
+    }
+
+    mutating func remove(_ place: Int, _ serial: SerialNumber) {
+        let number = places.partition { $0 >= place }
+        earlier[number + 1] = number
+        setPlace(0, of: serial)
+    }
+
+    /// Returns the last place that `search` finds.
+    mutating func last(_ search: Search) -> Int? {
+        switch search {
+        case .through(let limit):
+            var number = limit == .max ? places.count : places.partition { $0 > limit }
+            while earlier[number] != number {
+                // Shortens the way for the next search.
+                earlier[number] = earlier[earlier[number]]
+                number = earlier[number]
+            }
+            return number == 0 ? nil : places[number - 1]
+        case .serials(let range):
+            var low = serials.count + serials.partition { $0 >= range.lowerBound }
+            var high = serials.count + serials.partition { $0 > range.upperBound }
+            var last = 0
+            while low < high {
+                if !low.isMultiple(of: 2) {
+                    last = max(last, tree[low])
+                    low += 1
+                }
+                if !high.isMultiple(of: 2) {
+                    high -= 1
+                    last = max(last, tree[high])
+                }
+                (low, high) = (low / 2, high / 2)
+            }
+            return last == 0 ? nil : last - 1
+        }
+    }
+
+    private mutating func setPlace(_ value: Int, of serial: SerialNumber) {
+        guard serial != 0 else { return }
+        var node = serials.count + serials.partition { $0 >= serial }
+        tree[node] = value
+        while node > 1 {
+            node /= 2
+            tree[node] = max(tree[2 * node], tree[2 * node + 1])
+        }
+    }
+}
+
+extension Array {
+    /// Returns the index of the first element that meets `condition`, or the count. All elements after it must meet it.
+    fileprivate func partition(_ condition: (Element) -> Bool) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if condition(self[middle]) { high = middle } else { low = middle + 1 }
+        }
+        return low
     }
 }
 

@@ -198,6 +198,60 @@ import TrunklineDiagnostics
         #expect(try Recording(jsonLines: recording.jsonLines) == recording)
     }
 
+    /// Regression: each part, and each response for other types, passed all requests that were not answered.
+    @Test(
+        .timeLimit(.minutes(1)),
+        arguments: [
+            ("part", "\"all\""), ("part", "\"through\""), ("part", "3"), ("part", "[[1,19999]]"),
+            ("part", "[[1,20000],[2,20000]]"), ("part", "\"all\",\"answered_types\":[1,9]"),
+            ("response", "\"through\",\"answered_types\":[1]"), ("response", "[[1,20000]],\"answered_types\":[0]"),
+        ]
+    )
+    func framesForManyRequestsTakeLinearTime(_ kind: String, _ answers: String) throws {
+        let count = 20_000
+        let isInOrder = answers == "3"
+        let requests = (1...count).map {
+            "{\"t\":1,\"sent\":\"request\",\"session\":1,\"id\":\($0),\"type\":2,\"serial\":\(isInOrder ? 0 : $0),\"bytes\":1}\n"
+        }
+        let frame =
+            "{\"t\":2,\"received\":\"\(kind)\",\"session\":1,\"type\":2,\"serial\":\(isInOrder ? 0 : count),"
+            + "\"bytes\":1,\"answers\":\(answers)}\n"
+        let text =
+            "{\"recording\":1,\"complete\":true}\n" + requests.joined() + String(repeating: frame, count: count)
+        let exchanges = try Recording(jsonLines: text).exchanges
+        let replies = exchanges.matched.reduce(0) { $0 + $1.replies.count }
+        #expect(replies == (answers.contains("types") ? 0 : count) && replies + exchanges.unasked.count == count)
+    }
+
+    /// Which request a part for several ones is added to: the latest, or the oldest of those in order.
+    @Test func partsForSeveralRequestsAreAddedToOne() throws {
+        func replies(_ lines: [String]) throws -> [[Int]] {
+            let text = "{\"recording\":1,\"complete\":true}\n" + lines.joined(separator: "\n")
+            return try Recording(jsonLines: text).exchanges.matched.map { $0.replies.map(\.header.bodyCount) }
+        }
+        func sent(_ serial: Int, _ type: Int = 1) -> String {
+            "{\"t\":1,\"sent\":\"request\",\"session\":1,\"id\":\(serial),\"type\":\(type),\"serial\":\(serial),\"bytes\":1}"
+        }
+        func received(_ bytes: Int, kind: String = "part", serial: Int = 0, _ answers: String) -> String {
+            "{\"t\":2,\"received\":\"\(kind)\",\"session\":1,\"serial\":\(serial),\"bytes\":\(bytes)\(answers)}"
+        }
+        let requests = [sent(1), sent(2, 2), sent(3), sent(4, 2)]
+        let found = try replies(
+            requests + [
+                received(10, ",\"answers\":\"all\""), received(11, ",\"answers\":\"all\",\"answered_types\":[1]"),
+                received(12, serial: 2, ",\"answers\":\"through\""),
+                received(13, serial: 2, ",\"answers\":\"through\",\"answered_types\":[1]"),
+                received(14, ",\"answers\":[[3,3],[1,2]]"),
+                received(15, ",\"answers\":[[0,99]],\"answered_types\":[2]"),
+                received(16, kind: "response", serial: 4, ""), received(17, ",\"answers\":\"all\""),
+                received(18, kind: "response", serial: 2, ",\"answers\":\"through\",\"answered_types\":[2]"),
+                received(19, serial: 2, ",\"answers\":\"through\""), received(20, ",\"answers\":[[2,9]]"),
+                received(21, kind: "response", ",\"answers\":[[0,999]]"), received(22, ",\"answers\":\"all\""),
+            ]
+        )
+        #expect(found == [[13, 19], [12, 18], [11, 14, 17, 20, 21], [10, 15, 16]])
+    }
+
     /// Matched in order, the first responses belong to requests that were overwritten.
     @Test func responsesWithoutSerialsAreMatchedAfterTheOldestEntry() throws {
         let recording = try Recording(
