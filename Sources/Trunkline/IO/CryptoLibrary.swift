@@ -33,7 +33,7 @@ package final class CryptoLibrary: @unchecked Sendable {
     package static var system: CryptoLibrary? { try? found.get() }
 
     /// Returns the system's library. Throws an error without an error number if no library was found.
-    static func load() throws(TransportError) -> CryptoLibrary { try found.get() }
+    package static func load() throws(TransportError) -> CryptoLibrary { try found.get() }
 
     private let library: SharedLibrary
     /// The library handle, for looking up further functions.

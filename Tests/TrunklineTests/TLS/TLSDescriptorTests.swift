@@ -23,24 +23,72 @@ struct TLSDescriptorTests {
     @Test func theLibraryIsLoadedLater() async {
         await aside {
             await #expect(processExitsWith: .success) {
+                // Another library of this process may have loaded it.
+                let isLoaded = CryptoLibrary.names.contains { unsafe dlopen($0, RTLD_NOW | RTLD_NOLOAD) != nil }
                 let shortage = try Descriptors.exhaust()
                 var (digestFailure, failure): (DigestError?, TransportError?) = (nil, nil)
                 do throws(DigestError) { _ = try MessageDigest.sha256.hash(of: [1]) } catch { digestFailure = error }
+                let hasChecksum = Checksum.sha256.bytes(of: [1]) != nil
                 do throws(TransportError) { _ = try OpenSSL.system() } catch { failure = error }
                 shortage.end()
                 #expect(failure?.errno == EMFILE && failure?.isPermanent == false, "\(String(describing: failure))")
                 #expect(
                     failure?.message.hasPrefix("loading lib") == true || failure?.message.hasPrefix("reading") == true
                 )
-                // Unless another library of this process had loaded it.
-                #expect(
-                    digestFailure == nil || digestFailure?.code == .unavailable,
-                    "\(String(describing: digestFailure))"
-                )
+                #expect(digestFailure?.code == (isLoaded ? nil : .unavailable), "\(String(describing: digestFailure))")
+                #expect(hasChecksum == isLoaded)
                 _ = try OpenSSL.system()
                 #expect(try MessageDigest.sha256.hash(of: [1]).count == 32)
+                #expect(Checksum.sha256.bytes(of: [1])?.count == 32 && Checksum.md5.bytes(of: [1])?.count == 16)
             }
         }
+    }
+
+    /// A shortage of descriptors is not kept, any other failure is.
+    @Test func onlyAShortageIsTriedAgain() throws {
+        final class Library: Sendable {}
+        let calls = Lock(0)
+        let results = [EMFILE, ENFILE, 0, EMFILE]
+        let library = LoadedOnce<Library> { () throws(TransportError) in
+            let code = calls.withLock { count in
+                count += 1
+                return results[count - 1]
+            }
+            throw code == 0
+                ? TransportError(.tls(.libraryMissing), "missing") : TransportError(.system, errno: code, "loading")
+        }
+        var failures: [Int32] = []
+        for _ in 0..<5 {
+            do throws(TransportError) { _ = try library.get() } catch { failures.append(error.errno) }
+        }
+        #expect(failures == [EMFILE, ENFILE, 0, 0, 0] && calls.withLock { $0 } == 3 && library.loaded == nil)
+
+        calls.withLock { $0 = 0 }
+        let later = LoadedOnce<Library> { () throws(TransportError) in
+            let count = calls.withLock { count in
+                count += 1
+                return count
+            }
+            if count == 1 { throw TransportError(.system, errno: EMFILE, "loading") }
+            return Library()
+        }
+        #expect(throws: TransportError.self) { try later.get() }
+        let (first, second) = (try later.get(), try later.get())
+        #expect(first === second && later.loaded === first && calls.withLock { $0 } == 2)
+    }
+
+    /// Regression: `Checksum.sha256` and the others kept the failure, and said that OpenSSL was missing.
+    @Test func aChecksumSaysThatDescriptorsAreMissing() throws {
+        func reason(_ error: TransportError) -> String? {
+            let checksum = Checksum.digest("sum", .md5, isHexadecimal: true) { () throws(TransportError) in throw error
+            }
+            #expect(checksum.width == 32 && checksum.bytes(of: [1]) == nil)
+            if case .unavailable(let reason) = checksum.algorithm { return reason } else { return nil }
+        }
+        let shortage = TransportError(.system, errno: EMFILE, "loading libcrypto")
+        #expect(reason(shortage) == "it is not available now: loading libcrypto")
+        #expect(reason(TransportError(.tls(.libraryMissing), "missing"))?.hasPrefix("it needs OpenSSL's") == true)
+        #expect(Checksum.md5Hexadecimal.bytes(of: [1])?.count == 32)
     }
 
     /// Regression: the client took the file for one that cannot be used, and tried no more.
