@@ -117,8 +117,8 @@ struct HTTP1Chunks: Sendable {
     ) throws(FrameError) -> Int {
         let maximum = limits.body - count
         var (size, index) = (0, line.lowerBound)
-        while index < line.upperBound, let digit = HTTP1Grammar.hexadecimal(bytes[index]) {
-            size = size * 16 + digit
+        while index < line.upperBound, let digit = bytes[index].hexadecimalValue {
+            size = size * 16 + Int(digit)
             guard size <= maximum else {
                 throw FrameError(
                     exceedingLimit: "the chunked content exceeds the limit of \(limits.body) bytes (maximumBodySize)"

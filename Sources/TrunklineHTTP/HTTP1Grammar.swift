@@ -56,16 +56,6 @@ enum HTTP1Grammar {
 
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
-    /// Returns the value of a hexadecimal digit, or `nil` for any other byte.
-    static func hexadecimal(_ byte: UInt8) -> Int? {
-        switch byte {
-        case 0x30...0x39: Int(byte) - 0x30
-        case 0x41...0x46: Int(byte) - 0x37
-        case 0x61...0x66: Int(byte) - 0x57
-        default: nil
-        }
-    }
-
     /// Whether the bytes in `range` equal `text`, ignoring case. `text` must be in lower case.
     static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ text: String) -> Bool {
         guard text.utf8.count == range.count else { return false }

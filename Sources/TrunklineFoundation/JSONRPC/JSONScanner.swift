@@ -267,15 +267,6 @@ extension Span<UInt8> {
         return place
     }
 
-    /// The offset of the first byte from `start` on that ends a string, begins an escape, or may not be in a string.
-    fileprivate func endOfPlainText(from start: Int) -> Int {
-        firstOffset(
-            from: start,
-            amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
-            amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
-        )
-    }
-
     /// The number of bytes of the escape at `offset`, where a backslash is; 0 if it is not a valid one.
     fileprivate func sizeOfEscape(at offset: Int) -> Int {
         switch byte(at: offset + 1) {
@@ -294,9 +285,8 @@ extension Span<UInt8> {
         }
         var unit: UInt32 = 0
         for index in offset + 2..<offset + 6 {
-            let (digit, letter) = (self[index] &- 0x30, (self[index] | 0x20) &- 0x61)
-            guard digit < 10 || letter < 6 else { return nil }
-            unit = unit << 4 | UInt32(digit < 10 ? digit : letter + 10)
+            guard let digit = self[index].hexadecimalValue else { return nil }
+            unit = unit << 4 | UInt32(digit)
         }
         return unit
     }

@@ -51,4 +51,16 @@ extension Span<UInt8> {
         while place < count, !isFound(self[place]) { place &+= 1 }
         return place
     }
+
+    /// Returns the offset of the first byte from `start` on that ends a JSON string, begins an escape, or may not be in a
+    /// string; or the number of bytes.
+    @inlinable
+    @inline(__always)
+    package func endOfPlainText(from start: Int) -> Int {
+        firstOffset(
+            from: start,
+            amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
+            amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
+        )
+    }
 }

@@ -70,7 +70,9 @@ package enum HexText {
 
 extension UInt8 {
     /// The value of a hexadecimal digit in ASCII; `nil` for any other byte.
-    var hexadecimalValue: UInt8? {
+    @inlinable
+    @inline(__always)
+    package var hexadecimalValue: UInt8? {
         switch self {
         case 0x30...0x39: self - 0x30
         case 0x41...0x46: self - 0x37

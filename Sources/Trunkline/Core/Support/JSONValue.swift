@@ -152,11 +152,7 @@ private struct JSONReader {
         var text: [UInt8] = []
         while true {
             let start = place
-            place = bytes.span.extracting(0..<range.upperBound).firstOffset(
-                from: place,
-                amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
-                amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
-            )
+            place = bytes.span.extracting(0..<range.upperBound).endOfPlainText(from: place)
             if start < place { text += bytes[start..<place] }
             switch byte {
             case UInt8(ascii: "\"")?:
