@@ -14,7 +14,7 @@ struct ParserCase: Sendable {
 
     /// How the bytes are read.
     enum Reading: Sendable {
-        /// As the bytes of a link. The client has sent `requests` before, or as many of the one as there are messages.
+        /// As the bytes of a link. The client has sent `after` once for each message.
         case codec(any FrameCodec, after: Frame? = nil)
         /// As the answers of a proxy.
         case exchange(@Sendable () throws -> any OpeningExchange)

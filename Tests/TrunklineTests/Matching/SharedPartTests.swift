@@ -84,7 +84,7 @@ struct SharedPartTests {
         }
     }
 
-    @Test func aPartForNobodyIsCounted() throws {
+    @Test func aPartThatNamesNoRequestIsCounted() throws {
         try simulate { service, client in
             let lines = ["set 50-60,7-7 - a", "through 0 - b", "set 1-1 - c"].map { "parts \($0)" }
             let reply = try await client.send(ask("!" + lines.joined(separator: "|") + "|all|parts all 0 - d"))
@@ -238,7 +238,7 @@ struct SharedPartTests {
             options.handshake.perform = { link in
                 let requests: [Request] = ["nothing", "!parts all 0 - a|all"].map { Request(type: 1, body: $0) }
                 let bodies = try await link.send(all: requests).map { try $0.get().body }
-                // For nobody, so it is a message.
+                // It names no request, so it is a message.
                 _ = try await link.send(Request(type: 1, body: "!all|parts all 0 - news"))
                 let news = try await link.nextMessage()
                 heard.withLock { $0 = bodies + [news.body] }

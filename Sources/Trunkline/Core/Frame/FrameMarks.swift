@@ -122,8 +122,8 @@ extension Frame {
     /// The requests that this received response answers, or to which this received part belongs, by default one. A codec
     /// sets it.
     ///
-    /// Each of them receives a copy of the frame with its own serial, once, even if it is named more than once. Those of
-    /// which nothing was written are not among them, whatever their serials. The frame is not compared with them
+    /// Each of them receives a copy of the frame with its own serial, once, even if it is named more than once. A request
+    /// of which no byte was written is never named, whatever its serial. The frame is not compared with its requests
     /// (``ResponseCheckingCodec``). Has no effect on frames of other kinds.
     ///
     /// - A response ends its requests: each counts as answered.
