@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 CEILINGS = pathlib.Path(".ci/ceilings.json")
-PATHS = {"codec": 6400, "client": 1280}  # requests; see CodePath.swift
+PATHS = {"codec": 6400, "client": 1280, "cluster": 1280}  # requests; see CodePath.swift
 # Requests over a socket to an echo server, which is not counted.
 LOADS = {
     "one in flight": "--concurrency 1 --requests 1000",

@@ -209,7 +209,7 @@ public struct ClientError: Error, Sendable {
     /// response.
     public var endpoint: Endpoint? { storage.content.endpoint }
     /// The latest failed attempts to connect since the last link, oldest first; at most eight. Of a ``Cluster`` without a
-    /// server that is ready: why each server is not.
+    /// server that is ready: why servers are not; at most eight.
     public var attempts: [Attempt] { storage.content.attempts }
     /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
     /// the response that cannot be decoded if it is `invalidResponse`.

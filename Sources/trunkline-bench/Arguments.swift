@@ -36,7 +36,7 @@ struct Arguments {
 
     static let usage = """
         USAGE: trunkline-bench [--quick] [--codecs | --tls | --http | --one-way | --flood | --pushes | --large | --idle
-                               | --cluster | --observation | --paths | --parsers]
+                               | --cluster | --shares | --observation | --paths | --parsers]
                trunkline-bench --port P --concurrency C --payload BYTES --requests N [--warmup M]
                               [--batch N] [--clients N] [--pinned] [--watched BY] [--clustered]
 
@@ -69,6 +69,8 @@ struct Arguments {
           --large            the latency of small requests while 64 MiB travel on the same connection, about 150 s
           --idle             processor time and memory of 10,000 idle connections, about 100 s
           --cluster          a cluster of 1, 4 and 16 servers by policy, beside a client, about 2 min
+          --shares           where requests go while servers fail and return: a cluster, and HAProxy if it is installed,
+                             about 5 min
           --observation      what observers, the log and the flight recorder cost, about 4 min
           --paths            code paths without a socket, about 15 s
           --parsers          each parser with the contents that are most expensive for it, about 2 min
@@ -194,6 +196,8 @@ enum Report: String, CaseIterable {
     case idle
     /// A cluster of several servers.
     case cluster
+    /// A cluster whose servers fail and return, beside HAProxy.
+    case shares
     /// Observers, the log and the flight recorder.
     case observation
     /// Code paths without a socket.
@@ -205,7 +209,12 @@ enum Report: String, CaseIterable {
     var option: String { "--" + rawValue }
 
     /// About how long it takes at most.
-    func minutes(isQuick: Bool) -> Int { isQuick ? 1 : 3 }
+    func minutes(isQuick: Bool) -> Int {
+        switch self {
+        case .shares: isQuick ? 2 : 5
+        default: isQuick ? 1 : 3
+        }
+    }
 
     /// Measures it and returns the table.
     func run(isQuick: Bool) async throws -> String {
@@ -219,6 +228,7 @@ enum Report: String, CaseIterable {
         case .large: try await LargeBodyBench(isQuick: isQuick).run()
         case .idle: try await IdleBench(isQuick: isQuick).run()
         case .cluster: try await ClusterBench(isQuick: isQuick).run()
+        case .shares: try await ShareBench(isQuick: isQuick).run()
         case .observation: try await ObservationBench(isQuick: isQuick).run()
         case .paths: try PathsBench(isQuick: isQuick).run()
         case .parsers: try ParserBench(isQuick: isQuick).run().table

@@ -7,6 +7,8 @@ enum CodePath: String, CaseIterable {
     case codec
     /// A client and its server in a simulated network: the whole path except system calls and threads.
     case client
+    /// The same through a cluster of two servers.
+    case cluster
 
     /// Bytes of each body.
     static let payload = 64
@@ -19,6 +21,7 @@ enum CodePath: String, CaseIterable {
         switch self {
         case .codec: try Self.runCodec(batches)
         case .client: try Self.runClient(batches)
+        case .cluster: try Self.runCluster(batches)
         }
     }
 
@@ -43,12 +46,8 @@ enum CodePath: String, CaseIterable {
     }
 
     private static func runClient(_ batches: Int) throws {
-        let network = SimulatedNetwork(seed: 1)
         let bodies = Bodies(size: payload)
-        // Steps of the simulation; its default is a limit for tests.
-        var limits = SimulationLimits()
-        limits.steps = .max
-        try network.runBlocking(limits: limits) {
+        try simulate { network in
             let endpoint = Endpoint.host("10.0.0.1", port: 7000)
             let server = try await network.startServer(at: endpoint, speaking: .standard)
             let client = Client(to: server.endpoint, speaking: .standard, on: network.loops)
@@ -65,5 +64,44 @@ enum CodePath: String, CaseIterable {
             await client.close()
             await server.stop()
         }
+    }
+
+    private static func runCluster(_ batches: Int) throws {
+        let bodies = Bodies(size: payload)
+        try simulate { network in
+            var servers: [LoopbackServer] = []
+            for number in 1...2 {
+                let endpoint = Endpoint.host("10.0.0.\(number)", port: 7000)
+                servers.append(try await network.startServer(at: endpoint, speaking: .standard))
+            }
+            let cluster = Cluster(
+                discovering: .static(servers.map { ClusterEndpoint($0.endpoint) }),
+                speaking: .standard,
+                on: network.loops
+            )
+            try await cluster.connect()
+            // All links, and not only the first.
+            try await network.clock.sleep(for: .seconds(1))
+            try await withThrowingDiscardingTaskGroup { group in
+                for caller in 0..<batchSize {
+                    group.addTask {
+                        for _ in 0..<batches {
+                            let reply = try await cluster.send(Request(type: Run.type, body: bodies[caller]))
+                            try bodies.check(reply, caller)
+                        }
+                    }
+                }
+            }
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    private static func simulate(_ body: @escaping @Sendable (SimulatedNetwork) async throws -> Void) throws {
+        let network = SimulatedNetwork(seed: 1)
+        // Steps of the simulation; its default is a limit for tests.
+        var limits = SimulationLimits()
+        limits.steps = .max
+        try network.runBlocking(limits: limits) { try await body(network) }
     }
 }

@@ -20,6 +20,7 @@ struct ClusterValueTests {
         option("ClusterOptions.adaptiveLimit: ClosedRange<Int>?", \.adaptiveLimit),
         option("ClusterOptions.drainTimeout: Duration", \.drainTimeout),
         option("ClusterOptions.Ejection.consecutiveFailures: Int?", \.ejection.value.consecutiveFailures),
+        option("ClusterOptions.Ejection.maximumShare: Double", \.ejection.value.maximumShare),
         option("ClusterOptions.Ejection.baseTime: Duration", \.ejection.value.baseTime),
         option("ClusterOptions.Ejection.maximumTime: Duration", \.ejection.value.maximumTime),
         ValueCase("ClusterEndpoint.init(weight: Double?)", "ClusterEndpoint.weight: Double") {

@@ -44,6 +44,14 @@ public struct CacheKey: Sendable, Hashable {
         }
     }
 
+    /// A hash for choosing a server: the same in every process, unlike `hashValue`.
+    var stableHash: UInt64 {
+        switch digested.content {
+        case .request(let frame): frame.stableContentHash
+        case .name(let name): HashRing.hash(name.utf8)
+        }
+    }
+
     /// The same key, copied to separate memory, for storing.
     var compacted: CacheKey {
         guard case .request(let frame) = digested.content else { return self }

@@ -112,9 +112,9 @@ extension Client {
 }
 
 extension Client: SubscriptionOwner {
-    nonisolated func end(_ subscription: UInt64?) async -> [Client] {
+    nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client]) {
         if let subscription { await connection.forget(subscription) }
-        return [self]
+        return ([self], [])
     }
 }
 

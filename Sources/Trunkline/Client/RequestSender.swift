@@ -203,7 +203,12 @@ extension RequestSender {
         let partTimeout = call.partTimeout.duration(orByDefault: ClientOptions.Requests().timeout)
         let loop = EventLoops.shared.next()
         let replies = RoutedReplies(call, partTimeout, on: loop, executor: nil) { body, _ throws(ClientError) in
-            _ = try await perform(timeout: timeout, options: call.options, body)
+            _ = try await perform(timeout: timeout, options: call.options) {
+                client,
+                timeout,
+                options throws(ClientError) in
+                try await body(client, timeout, options, nil)
+            }
         }
         return ReplyStream(replies)
     }

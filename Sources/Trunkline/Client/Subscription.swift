@@ -6,18 +6,28 @@ public struct Subscription: Sendable {
     /// The server's response to the first request; `nil` for a subscription without a response
     /// (``Client/subscribe(posting:timeout:)``).
     public let response: Response?
+    /// The servers that had not answered the request when the call returned, of a subscription on all servers of a cluster
+    /// (``Cluster/SubscriptionScope/all``). Each of them receives it again. ``Cluster/changes`` tells when it has accepted
+    /// (``ClusterChange/subscriptionAccepted(_:)``).
+    public let pendingServers: [Endpoint]
     /// Its number among those of the owner; `nil` if it is not repeated.
     let number: UInt64?
     private let owner: any SubscriptionOwner
 
-    init(_ response: Response?, _ number: UInt64?, of owner: any SubscriptionOwner) {
+    init(
+        _ response: Response?,
+        _ number: UInt64?,
+        of owner: any SubscriptionOwner,
+        pending pendingServers: [Endpoint] = []
+    ) {
         (self.response, self.number, self.owner) = (response, number, owner)
+        self.pendingServers = pendingServers
     }
 
     /// Ends the subscription, so that no further link restores it.
     ///
-    /// In a cluster, the call waits until a move to another server that is under way has ended, at most for
-    /// ``ClientOptions/Requests/timeout``. It sends nothing to the server; ``end(sending:timeout:)`` does.
+    /// In a cluster, a move to another server that is under way is cancelled. The call sends nothing to the server;
+    /// ``end(sending:timeout:)`` does.
     ///
     /// If a planned change has already restored the subscription on the next link, that link is discarded when its
     /// handshake is complete, and the change starts again. So a request to unsubscribe that follows goes out on a link on which the server knows the subscription, and no
@@ -28,7 +38,8 @@ public struct Subscription: Sendable {
     /// them.
     ///
     /// The subscription has ended even if this throws: no further link restores it. If no server knows it, because the
-    /// cluster had just lost its link, nothing is sent.
+    /// cluster had just lost its link, nothing is sent. A server that has not answered the request that subscribes, and may
+    /// know the subscription, receives the request to unsubscribe too, but the call does not wait for its response.
     ///
     /// - Parameters:
     ///   - request: The request to unsubscribe.
@@ -43,6 +54,8 @@ public struct Subscription: Sendable {
             } catch {
                 return error
             }
+        } orTelling: { client in
+            _ = client.start(request, timeout: timeout)
         }
     }
 
@@ -63,11 +76,20 @@ public struct Subscription: Sendable {
             } catch {
                 return error
             }
+        } orTelling: { client in
+            try? client.tryEnqueue(request, timeout: timeout)
         }
     }
 
-    private func end(_ unsubscribe: @escaping @Sendable (Client) async -> ClientError?) async throws(ClientError) {
-        let clients = await owner.end(number)
+    /// - Parameters:
+    ///   - unsubscribe: Unsubscribes on a server that knows the subscription.
+    ///   - tell: Unsubscribes on one that may know it, without waiting.
+    private func end(
+        _ unsubscribe: @escaping @Sendable (Client) async -> ClientError?,
+        orTelling tell: (Client) -> Void
+    ) async throws(ClientError) {
+        let (clients, others) = await owner.end(number)
+        for client in others { tell(client) }
         let errors = await withTaskGroup { group in
             for client in clients { group.addTask { await unsubscribe(client) } }
             return await group.reduce(into: [ClientError]()) { errors, error in
@@ -80,6 +102,7 @@ public struct Subscription: Sendable {
 
 /// What repeats subscriptions: a client or a cluster.
 protocol SubscriptionOwner: AnyObject, Sendable {
-    /// Ends a subscription. Returns the clients whose servers may know it.
-    nonisolated func end(_ subscription: UInt64?) async -> [Client]
+    /// Ends a subscription. Returns the clients whose servers know it, and those whose servers may know it but have not
+    /// answered.
+    nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client])
 }

@@ -21,9 +21,10 @@ extension Cluster {
     ) async throws(ClientError) -> Response {
         let options = options.keyed(by: policy.key ?? CacheKey(request))
         var call = try call(timeout, options, at: loop.now)
-        // The response may come from the cache, so its time tells nothing about the server.
+        // The response may come from the cache: it tells nothing about the server, and its time even less.
+        (call.isMeasured, call.probing) = (false, .never)
         return try await perform(&call) { _ in
-            .completed
+            .perhapsCached
         } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }
@@ -47,9 +48,10 @@ extension Cluster {
         let untyped = try Request(request)
         let options = options.retrying(Typed.retry).keyed(by: policy.key ?? CacheKey(untyped))
         var call = try call(timeout, options, at: loop.now)
-        // The response may come from the cache, so its time tells nothing about the server.
+        // The response may come from the cache: it tells nothing about the server, and its time even less.
+        (call.isMeasured, call.probing) = (false, .never)
         return try await perform(&call) { _ in
-            .completed
+            .perhapsCached
         } _: { client, timeout, options throws(ClientError) in
             try await client.send(request, cache: policy, timeout: timeout, options: options)
         }
@@ -73,7 +75,7 @@ extension CallOptions {
     fileprivate func keyed(by key: CacheKey) -> CallOptions {
         if self.key != nil { return self }
         var options = self
-        options.key = RoutingKey(hash: UInt64(bitPattern: Int64(key.hashValue)))
+        options.key = RoutingKey(hash: key.stableHash)
         return options
     }
 }

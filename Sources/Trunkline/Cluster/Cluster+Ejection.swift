@@ -34,12 +34,21 @@ extension Cluster {
     }
 
     func memberAdded(_ member: UInt64, _ found: ClusterEndpoint) {
-        change { outliers, _, _ in outliers.add(member, group: found.sibling) }
+        change { outliers, _, _ in outliers.add(member, group: found.sibling, isLocal: isLocal(found)) }
     }
 
     /// The list has the server again, possibly with another name.
     func memberFound(_ member: UInt64, _ found: ClusterEndpoint) {
-        change { outliers, _, _ in outliers.regroup(member, found.sibling) }
+        change { outliers, _, _ in outliers.regroup(member, found.sibling, isLocal: isLocal(found)) }
+    }
+
+    private func isLocal(_ found: ClusterEndpoint) -> Bool { options.zone == nil || found.zone == options.zone }
+
+    /// Whether a server counts for the share of its zone: it is ready, and neither ejected nor due to be.
+    func carriesLoad(_ server: ClusterServers.Server) -> Bool {
+        let id = server.member.id
+        // During a panic every ready server is used.
+        return server.isReady && (outliers.isPanicking || outliers.isGood(id) ?? true)
     }
 
     /// Takes the latest failure of a link to a server, which may only mean that this host has no route to it.
@@ -66,8 +75,10 @@ extension Cluster {
         _ input: (inout OutlierRules, Instant, inout SeededGenerator) -> [OutlierRules.Action]
     ) {
         guard options.ejection != nil else { return }
+        let before = outliers.badCount
         let actions = input(&outliers, loop.now, &generator)
-        guard !actions.isEmpty else { return }
+        // A bad server that is not ejected counts for the share of its zone.
+        guard !actions.isEmpty || options.zone != nil && outliers.badCount != before else { return }
         for action in actions { perform(action) }
         tableChanged()
         maintenance.ring()
@@ -82,11 +93,13 @@ extension Cluster {
                 servers.all[index].ejectedAt = loop.now
                 servers.all[index].ejections += 1
             }
-            servers.all[index].member.setEjected(true, at: loop.now)
+            servers.all[index].member.setEjected(true, mustSucceed: reason.isAboutErrors, at: loop.now)
             servers.all[index].slowStart = nil
             let endpoint = servers.all[index].found.endpoint
             tell(.ejected(endpoint, for: until.since(loop.now), reason: reason.text))
-        case .mayBeProbed(let id): servers.index(of: id).map { servers.all[$0].member.allowProbe() }
+        case .mayBeProbed(let id):
+            guard let index = servers.index(of: id), let opening = outliers.opensToAllRequests(id) else { return }
+            servers.all[index].member.allowProbe(from: opening)
         case .returned(let id):
             guard let index = servers.index(of: id) else { return }
             let outage = servers.all[index].ejectedAt.map { loop.now.since($0) } ?? .zero
@@ -103,17 +116,29 @@ extension Cluster {
 extension OutlierRules.Settings {
     init(_ ejection: ClusterOptions.Ejection) {
         self.init()
+        maximumShare = ejection.maximumShare
         consecutiveFailures = ejection.consecutiveFailures.map { max(1, $0) }
         baseTime = max(.seconds(1), ejection.baseTime)
         maximumTime = max(baseTime, ejection.maximumTime)
-        if !ejection.bySuccessRate { successRate = nil }
+        if !ejection.bySuccessRate { (successRate, errorRate) = (nil, nil) }
         if !ejection.byLatency { latency = nil }
+    }
+}
+
+extension OutlierRules.Reason {
+    /// Whether the server was ejected because of error responses; `nil` if it was not used since an earlier ejection.
+    fileprivate var isAboutErrors: Bool? {
+        switch self {
+        case .errorRate, .successRate: true
+        case .failuresInARow, .latency: false
+        case .probeFailed: nil
+        }
     }
 }
 
 extension DisconnectReport {
     /// Whether this host had no route to the address. If its network is not monitored, the system's error says that.
-    fileprivate var isWithoutRoute: Bool {
+    var isWithoutRoute: Bool {
         switch pathAfter {
         case .noRoute: true
         case .unknown: (error as? TransportError)?.saysNoRoute ?? false

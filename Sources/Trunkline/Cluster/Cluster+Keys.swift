@@ -60,11 +60,13 @@ extension Cluster {
     ) async throws(ClientError) -> Response {
         var call = try call(timeout, options, at: loop.now)
         call.isPart = true
-        let trace = Lock<UInt64?>(nil)
+        // Both copies may be performed twice.
+        call.probing = .first
+        let copies = HedgedCopies(on: loop)
         do throws(ClientError) {
-            return try await HedgedCall(request, call, on: self).outcome(hedge, trace).get()
+            return try await HedgedCall(request, call, copies, on: self).outcome(hedge).get()
         } catch {
-            callFailed(error, wasPlaced: trace.withLock { $0 != nil })
+            callFailed(error, wasPlaced: copies.server(ofSecond: false) != nil)
             throw error
         }
     }
@@ -124,48 +126,118 @@ struct Hedging: Sendable {
         return true
     }
 
-    /// A second copy was not sent.
-    mutating func uncount() { copies -= 1 }
+    /// A second copy was not sent, for example because there was no second server. It costs nothing.
+    mutating func uncount() {
+        copies -= 1
+        account.deposit()
+    }
 
     /// Records how long the first copy took, at least.
     mutating func record(_ latency: Duration, at now: Instant) { latencies.record(latency, at: now) }
+}
+
+/// The servers of the two copies of a hedged request.
+final class HedgedCopies: Sendable {
+    private struct State {
+        var (first, second): (UInt64?, UInt64?)
+        /// When the first copy was given to a server for the first time.
+        var begun: Instant?
+    }
+
+    private let state = Lock(State())
+    /// Rung when the first copy has a server.
+    private let whenBegun: Alarm
+
+    init(on loop: any EventLoop) { whenBegun = Alarm(on: loop) }
+
+    /// The server of the latest try of a copy; `nil` if it has not had one, or if it is the second and has ended.
+    func server(ofSecond isSecond: Bool) -> UInt64? { state.withLock { isSecond ? $0.second : $0.first } }
+
+    /// When the first copy was given to a server; `nil` if it was not.
+    var begun: Instant? { state.withLock(\.begun) }
+
+    /// A copy is given to a server. Returns false if it must not be: the other copy has that server.
+    func begin(on server: UInt64, ofSecond isSecond: Bool, at now: Instant) -> Bool {
+        let (isPossible, isBegin) = state.withLock { state in
+            if server == (isSecond ? state.first : state.second) { return (false, false) }
+            if isSecond {
+                state.second = server
+                return (true, false)
+            }
+            state.first = server
+            guard state.begun == nil else { return (true, false) }
+            state.begun = now
+            return (true, true)
+        }
+        if isBegin { whenBegun.ring() }
+        return isPossible
+    }
+
+    /// The second copy has ended.
+    func endSecond() { state.withLock { $0.second = nil } }
+
+    /// Waits until the first copy has a server. Returns when that was; `nil` if the task is cancelled before.
+    func waitForBegin() async -> Instant? {
+        while !Task.isCancelled {
+            if let begun { return begun }
+            await whenBegun.wait(until: .distantFuture)
+        }
+        return begun
+    }
 }
 
 /// A request of which two copies may be under way.
 private struct HedgedCall: Sendable {
     private let request: Request
     private let call: ClusterCall
+    private let copies: HedgedCopies
     private let cluster: Cluster
+
+    private static let longestPause = Duration.seconds(1)
 
     private enum Event: Sendable {
         case copyIsDue
-        case ended(Outcome)
+        case ended(Outcome, isSecond: Bool)
     }
 
-    init(_ request: Request, _ call: ClusterCall, on cluster: Cluster) {
-        (self.request, self.call, self.cluster) = (request, call, cluster)
+    init(_ request: Request, _ call: ClusterCall, _ copies: HedgedCopies, on cluster: Cluster) {
+        (self.request, self.call, self.copies, self.cluster) = (request, call, copies, cluster)
     }
 
-    /// - Parameter trace: Receives the server of the first copy.
-    func outcome(_ hedge: Hedge, _ trace: Lock<UInt64?>) async -> Outcome {
-        let (cluster, loop, begun) = (cluster, cluster.loop, call.begun)
-        guard let delay = cluster.hedging.withLock({ $0.begin(hedge, at: begun) }) else { return await first(trace) }
+    func outcome(_ hedge: Hedge) async -> Outcome {
+        let (cluster, loop) = (cluster, cluster.loop)
+        guard let delay = cluster.hedging.withLock({ $0.begin(hedge, at: call.begun) }) else { return await first() }
         return await withTaskGroup(of: Event.self) { group in
-            group.addTask { .ended(await first(trace)) }
+            group.addTask { .ended(await first(), isSecond: false) }
             group.addTask {
-                await loop.sleep(until: begun.advanced(by: delay))
+                // Not from the call: the first copy may wait for a server, and the second cannot help then.
+                if let begun = await copies.waitForBegin() { await loop.sleep(until: begun.advanced(by: delay)) }
                 return .copyIsDue
             }
             var (inFlight, failure) = (1, ClientError?.none)
+            /// The time until the second copy is tried again, if no server takes it.
+            var pause = min(max(delay, .milliseconds(10)), Self.longestPause)
             while let event = await group.next() {
                 switch event {
                 case .copyIsDue:
-                    guard failure == nil, !Task.isCancelled, let used = trace.withLock({ $0 }),
-                        cluster.hedging.withLock({ $0.mayCopy(at: loop.now) })
+                    guard failure == nil, !Task.isCancelled, cluster.hedging.withLock({ $0.mayCopy(at: loop.now) })
                     else { continue }
                     inFlight += 1
-                    group.addTask { .ended(await second(besides: used)) }
-                case .ended(let outcome):
+                    group.addTask { .ended(await second(), isSecond: true) }
+                case .ended(.failure(let error), isSecond: true) where error.fate == .notSent:
+                    // It was no copy: there was no other server, or that did not take it. There may be one later.
+                    inFlight -= 1
+                    if let failure {
+                        group.cancelAll()
+                        return .failure(failure)
+                    }
+                    let until = loop.now.advanced(by: pause)
+                    pause = min(pause * 2, Self.longestPause)
+                    group.addTask {
+                        await loop.sleep(until: until)
+                        return .copyIsDue
+                    }
+                case .ended(let outcome, _):
                     inFlight -= 1
                     guard case .failure(let error) = outcome, error.code != .rejected else {
                         group.cancelAll()
@@ -191,27 +263,29 @@ private struct HedgedCall: Sendable {
     }
 
     /// Performs the first copy.
-    private func first(_ trace: Lock<UInt64?>) async -> Outcome {
+    private func first() async -> Outcome {
         var call = call
-        call.trace = trace
+        call.hedge = (copies, isSecond: false)
         let outcome = await perform(call)
         let now = cluster.loop.now
-        // The time until an answer, or at least that until another copy was answered. A failure may be fast.
+        // The time until an answer, or at least that until another copy was answered. A failure may be fast. Not the wait
+        // for a server: the second copy is due that much later, too.
         let isAnswer: Bool
         switch outcome {
         case .success: isAnswer = true
         case .failure(let error): isAnswer = error.fate == .answered || error.code == .cancelled
         }
-        if isAnswer { cluster.hedging.withLock { $0.record(now.since(call.begun), at: now) } }
+        if isAnswer, let begun = copies.begun { cluster.hedging.withLock { $0.record(now.since(begun), at: now) } }
         return outcome
     }
 
-    /// Performs the second copy. It waits for nothing.
-    private func second(besides member: UInt64) async -> Outcome {
+    /// Performs the second copy, on another server than the first. It waits for nothing.
+    private func second() async -> Outcome {
         var call = call
-        (call.avoided, call.isExtra, call.isPlaced) = ([member], true, true)
+        (call.hedge, call.isPlaced) = ((copies, isSecond: true), true)
         call.rested = cluster.loop.now
         let outcome = await perform(call)
+        copies.endSecond()
         if case .failure(let error) = outcome, error.fate == .notSent { cluster.hedging.withLock { $0.uncount() } }
         return outcome
     }

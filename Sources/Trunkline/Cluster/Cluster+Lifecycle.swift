@@ -26,8 +26,8 @@ extension Cluster {
     ///
     /// - Parameter timeout: The time that the cluster has, counted from the call; at most a hundred years.
     /// - Throws: A ``ClientError``, always with the fate `notSent`: `timedOut` if no server was ready in time, or if
-    ///   `timeout` is not positive. Its message names the last cause of each server, or why the discovery failed. Otherwise,
-    ///   the errors of ``connect()``.
+    ///   `timeout` is not positive. Its message names the latest causes of up to eight servers, or why the discovery
+    ///   failed. Otherwise, the errors of ``connect()``.
     public nonisolated func connect(timeout: Duration) async throws(ClientError) {
         let connect: @Sendable () async throws(ClientError) -> Void = { () async throws(ClientError) in
             try await self.connect()
@@ -113,7 +113,7 @@ extension Cluster {
         voice.close(metrics)
         subscriptions = ClusterSubscriptions()
         servers.past = metrics
-        (servers.all, servers.draining, servers.closed) = ([], [:], [:])
+        servers.removeAll()
         listeners.close()
         endStreams()
         await withContinuation { caller in

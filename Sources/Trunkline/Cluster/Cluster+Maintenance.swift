@@ -30,7 +30,10 @@ extension Cluster {
             (firstServerIsDue, unavailableSince) = (nil, due.advanced(by: .zero - Self.patience))
             tell(.unavailable)
         }
-        let next = min(judged, firstServerIsDue ?? .distantFuture)
+        if let due = subscriptions.nextMove, due <= loop.now { moveSubscriptions() }
+        // If no server is ready now, the next table moves them.
+        let nextMove = subscriptions.nextMove.flatMap { $0 > loop.now ? $0 : nil }
+        let next = min(judged, firstServerIsDue ?? .distantFuture, nextMove ?? .distantFuture)
         guard let leave = servers.all.lazy.compactMap(\.leavesBy).min() else { return min(next, intervalEnd) }
         if leave <= loop.now {
             removeLeavingServers()
@@ -66,14 +69,16 @@ extension Cluster {
                 else { continue }
                 let before = servers.all[index].links[place].counts
                 servers.all[index].links[place].counts = counts
-                fact.successes += counts.successes - before.successes
+                fact.successes += counts.responses - before.responses
                 fact.failures += counts.failures - before.failures
-                fact.latencyNanoseconds += counts.nanoseconds - before.nanoseconds
-                fact.answers += counts.answers - before.answers
             }
             let marked = server.member.takeMarkedFailures()
             fact.failures += marked
-            fact.successes = max(0, fact.successes - marked)
+            // The server of a key has all the errors of that key.
+            fact.successes = max(0, fact.successes - marked - server.member.takeKeyedRejections())
+            fact.errors = fact.failures + server.member.takeRejections()
+            // Not from the metrics of the clients, which measure streams and large requests, too.
+            (fact.answers, fact.latencyNanoseconds) = server.member.takeLatencies()
             facts.append(fact)
         }
         return facts
@@ -100,7 +105,7 @@ extension Cluster {
                 guard now.since(since) >= idleTime,
                     isLarge || servers.all[index].count(large: false) > linkBounds.lowerBound
                 else { continue }
-                closed.append(servers.all[index].links.remove(at: place))
+                closed.append(servers.removeLink(place, at: index))
                 servers.all[index].member.forgetFull()
             }
         }
@@ -113,10 +118,13 @@ extension Cluster {
 
 /// What a client has counted since its creation, as far as it tells something about its server.
 struct LinkCounts: Equatable {
-    var successes = 0
+    /// The responses, also those that say that a request failed.
+    var responses = 0
     var failures = 0
-    var nanoseconds: Int64 = 0
-    var answers = 0
+    /// The one-way messages that were written, which tells nothing about the server.
+    var written = 0
+    /// The tries that have ended on a link, whatever they were.
+    var tries = 0
 
     init() {}
 
@@ -127,8 +135,7 @@ struct LinkCounts: Equatable {
             default: break
             }
         }
-        successes = metrics.responses + metrics.written
-        nanoseconds = metrics.tryDurations.sum.clampedNanoseconds
-        answers = metrics.tryDurations.count
+        (responses, written) = (metrics.responses, metrics.written)
+        tries = metrics.tryDurations.count
     }
 }

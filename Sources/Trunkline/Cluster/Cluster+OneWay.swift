@@ -17,37 +17,11 @@ extension Cluster {
         options: CallOptions = CallOptions()
     ) async throws(ClientError) {
         var call = try call(timeout, options, at: loop.now)
+        call.provesNothing()
         try await perform(&call) { _ in
             .accepted
         } _: { client, timeout, options throws(ClientError) in
             try await client.post(request, timeout: timeout, options: options)
-        }
-    }
-
-    /// Sends several one-way messages together to one of the servers, and returns their results in the same order. See
-    /// ``Client/post(all:timeout:options:)``.
-    ///
-    /// - Parameters:
-    ///   - requests: The messages.
-    ///   - timeout: The time from this call until each message is written. Default: the timeout of `options`, or else
-    ///     ``ClientOptions/Requests/timeout`` (8 s).
-    ///   - options: Whether the messages wait for a server.
-    /// - Returns: The result of each message.
-    public nonisolated func post(
-        all requests: some Collection<Request>,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
-    ) async -> [Result<Void, ClientError>] {
-        let requests = Array(requests)
-        do throws(ClientError) {
-            var call = try call(timeout, options, at: loop.now)
-            return try await perform(&call) { _ in
-                .accepted
-            } _: { client, timeout, options in
-                await client.post(all: requests, timeout: timeout, options: options)
-            }
-        } catch {
-            return requests.map { _ in .failure(error) }
         }
     }
 
@@ -61,6 +35,7 @@ extension Cluster {
     /// - Throws: A ``ClientError``, always with the fate `notSent`.
     public nonisolated func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         var call = try call(timeout, CallOptions(), at: loop.now)
+        call.provesNothing()
         try await perform(&call) { _ in
             .accepted
         } _: { client, timeout, _ throws(ClientError) in
@@ -79,7 +54,7 @@ extension Cluster {
     public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
         let now = loop.now
         _ = try call(timeout, CallOptions(), at: now)
-        guard let link = picker.pick(PickTable.Wish(now: now)) else {
+        guard let link = picker.pick(PickTable.Wish(now: now, probing: .never)) else {
             begin()
             let error = ClientError(.unavailable, .notSent, "no server is ready")
             callFailed(error, wasPlaced: false)
@@ -88,10 +63,10 @@ extension Cluster {
         do throws(ClientError) {
             try link.client.tryEnqueue(request, timeout: timeout)
         } catch {
-            end(end(of: error), on: link, from: now)
+            end(end(of: error), on: link, from: now, isMeasured: false)
             callFailed(error, wasPlaced: true)
             throw error
         }
-        end(.accepted, on: link, from: now)
+        end(.accepted, on: link, from: now, isMeasured: false)
     }
 }

@@ -17,8 +17,9 @@ extension Cluster {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) -> PendingRequest<Response> {
-        let routed = RoutedRequest(request, on: loop.taskExecutor) { body throws(ClientError) in
-            try await self.perform(timeout: timeout, options: options, body)
+        let routed = RoutedRequest(request, on: callExecutor) { body throws(ClientError) in
+            var call = try self.call(timeout, options, at: self.loop.now)
+            return try await self.perform(&call, body)
         }
         return PendingRequest(routed)
     }
@@ -71,11 +72,16 @@ extension Cluster {
         OpenRequest(routed(RoutedReplies.Call(request, isOpen: true, timeout, partTimeout, options, buffering)))
     }
 
+    /// The executor of the tasks that perform these calls: the event loop, unless they call code of the user, which may
+    /// block its thread.
+    nonisolated var callExecutor: (any TaskExecutor)? {
+        callOptions.interceptors.isEmpty ? loop.taskExecutor : loop.callbackExecutor
+    }
+
     private nonisolated func routed(_ call: RoutedReplies.Call) -> ReplyStream<Response> {
         let timeout = call.timeout(by: callOptions.requests)
         let limit = call.partTimeout.duration(orByDefault: callOptions.requests.timeout)
-        let executor = loop.taskExecutor
-        let replies = RoutedReplies(call, limit, on: loop, executor: executor) { body, ending throws(ClientError) in
+        let replies = RoutedReplies(call, limit, on: loop, executor: callExecutor) { body, ending throws(ClientError) in
             try await self.performReply(timeout: timeout, options: call.options, ending: ending, body)
         }
         return ReplyStream(replies)

@@ -9,13 +9,13 @@ extension Cluster: RequestSender {
     /// Otherwise the method behaves like ``Client/send(_:timeout:options:)-(Request,_,_)``. The retry policy of
     /// `options` applies to the cluster:
     ///
-    /// - With `.ifUnsent`, the default, a request of which no byte was written is sent to another server at once.
+    /// - With every policy, a request of which no byte was written is sent to another server at once: that is no second
+    ///   try.
     /// - With `.idempotent`, a request that failed after it was written is sent to another server after the back-off. This
     ///   takes a token of the retry budget.
-    /// - With `.never`, the request goes to one server.
     ///
     /// If no server is ready, the request waits for the first one, unless `waitsForReady` is false. Then it fails with
-    /// `unavailable`, and ``ClientError/attempts`` has the last cause of each server.
+    /// `unavailable`, and ``ClientError/attempts`` has the latest causes of up to eight servers.
     ///
     /// - Parameters:
     ///   - request: The request.
@@ -102,7 +102,7 @@ extension Cluster: RequestSender {
             if !isMeasured { failed.link.begin() }
             let timeout = self.timeout(general.timeout, general.options)
             if let timeout, timeout <= .zero {
-                end(.notSent, on: failed.link, from: begun)
+                end(.notSent, on: failed.link, from: begun, isMeasured: false)
                 callFailed(failed.error, wasPlaced: true)
                 throw failed.error
             }
@@ -144,12 +144,15 @@ extension Cluster: RequestSender {
 
     /// Performs a call with the client of one of the servers, and with those of others if it fails and may be tried
     /// again.
+    ///
+    /// How long `body` takes does not count for the choice of a server: it may do anything.
     public nonisolated(nonsending) func perform<Value: Sendable>(
         timeout: Timeout = .default,
         options: CallOptions = CallOptions(),
         _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> Value
     ) async throws(ClientError) -> Value {
         var call = try call(timeout, options, at: loop.now)
+        call.isMeasured = false
         return try await perform(&call, body)
     }
 
@@ -166,7 +169,7 @@ extension Cluster: RequestSender {
             let begun = loop.now
             do throws(ClientError) {
                 let value = try await body(link.client, call.timeLeft(at: begun), call.tryOptions)
-                end(judge(value), on: link, from: begun)
+                end(judge(value), on: link, from: begun, isMeasured: call.isMeasured)
                 return value
             } catch {
                 try await prepare(&call, after: error, on: link, from: begun)
@@ -177,18 +180,33 @@ extension Cluster: RequestSender {
     /// Performs a call whose reply has several parts. How long it takes depends on the reply and its reader.
     ///
     /// - Parameters:
-    ///   - ending: Returns why the call has ended, if its task is cancelled.
-    ///   - body: Returns the error with which the reply has ended after it began.
+    ///   - ending: Decides with which error the call fails, if its reader has not.
+    ///   - body: Performs a try, and calls its last argument when the first part has arrived: that proves the server, long
+    ///     before the reply ends. Returns the error with which the reply has ended after it began.
     nonisolated(nonsending) func performReply(
         timeout: Timeout,
         options: CallOptions,
         ending: @escaping RoutedReplies.Ending,
-        _ body: nonisolated(nonsending) (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
+        _ body: RoutedReplies.Try
     ) async throws(ClientError) {
         var call = try call(timeout, options, at: loop.now)
         call.ending = ending
-        let failure = try await perform(&call, judging: { $0.map { end(of: $0) } ?? .completed }, body)
-        if let failure { callFailed(failure, wasPlaced: true) }
+        call.isMeasured = false
+        while true {
+            let link = try await nextLink(for: &call)
+            let begun = loop.now
+            do throws(ClientError) {
+                let failure = try await body(link.client, call.timeLeft(at: begun), call.tryOptions) {
+                    link.member.answersInParts(from: begun)
+                }
+                let end = failure.map { judge($0, call, on: link) } ?? .answered
+                self.end(end, on: link, from: begun, isMeasured: false)
+                if let failure { callFailed(failure, wasPlaced: true) }
+                return
+            } catch {
+                try await prepare(&call, after: error, on: link, from: begun)
+            }
+        }
     }
 
     /// Begins a call.
@@ -206,7 +224,7 @@ extension Cluster: RequestSender {
     }
 
     /// Begins a call, without counting it if it fails.
-    private nonisolated func uncountedCall(
+    nonisolated func uncountedCall(
         _ timeout: Timeout,
         _ call: CallOptions,
         at now: Instant
@@ -229,17 +247,21 @@ extension Cluster: RequestSender {
         at now: Instant
     ) -> ClusterCall {
         let timelines = call.recorder.map { CallTimelines($0, since: now) }
+        let policy = call.retry.or(callOptions.requests.retry).or(.ifUnsent)
+        let mayBePerformedTwice = if case .idempotent = policy { true } else { false }
         return ClusterCall(
             begun: now,
             deadline: timeout.map { now.advanced(by: $0) },
-            policy: call.retry.or(callOptions.requests.retry).or(.ifUnsent),
+            policy: policy,
             waitsForReady: call.waitsForReady,
             // The usual ones, unless the caller records timelines.
             tryOptions: timelines.map { CallOptions(recorder: TimelineRecorder(capacity: 1, forwardingTo: $0)) }
                 ?? CallOptions(),
             timelines: timelines,
             key: call.key?.hash,
-            isLarge: call.isLarge
+            isLarge: call.isLarge,
+            isMeasured: !call.isLarge,
+            probing: mayBePerformedTwice ? .first : .last
         )
     }
 
@@ -251,11 +273,11 @@ extension Cluster: RequestSender {
         // was cancelled meanwhile takes none.
         var isWoken = false
         defer {
-            if isWoken, options.adaptiveLimit != nil { waiting.requestEnded() }
+            if isWoken { waiting.passOn() }
             call.endSearch(in: waiting)
         }
         while true {
-            if Task.isCancelled { throw failed(call, call.ending?() ?? .cancelledUnsent) }
+            if Task.isCancelled { throw failed(call, .cancelledUnsent) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
             // Before it is decided whether the call waits, so that no chance is missed meanwhile.
@@ -263,11 +285,16 @@ extension Cluster: RequestSender {
             let wish = PickTable.Wish(
                 now: now,
                 key: call.key,
-                excluded: call.avoided + call.tried,
-                isLarge: call.isLarge
+                excluded: call.excluded,
+                isLarge: call.isLarge,
+                probing: call.probing
             )
             if !call.isNew || !call.waitsForReady || !mustQueue, let link = picker.pick(wish) {
-                if let trace = call.trace { trace.withLock { $0 = link.member.id } }
+                guard call.hedge?.copies.begin(on: link.member.id, ofSecond: call.isExtra, at: now) ?? true else {
+                    // The other copy has gone there meanwhile.
+                    end(.notSent, on: link, from: now, isMeasured: false)
+                    continue
+                }
                 if call.isPlaced { counts.withLock { $0.countRepeats(1) } }
                 call.isPlaced = true
                 call.timelines?.begin(on: link.member, rested: call.rested)
@@ -278,16 +305,17 @@ extension Cluster: RequestSender {
             guard call.waitsForReady, !call.isExtra else {
                 throw failed(call, await notReady(ClientError.mayNotWaitMessage))
             }
-            if !call.tried.isEmpty {
-                // Every server that is ready has failed: they may be ready again soon, or others.
+            if !wish.excluded.isEmpty {
+                // Every server that is ready has failed, or is at work on the other copy: they may be ready again soon, or
+                // others, or the other copy ends.
                 call.tried = []
                 if !picker.table.isEmpty { try await rest(&call) }
-                continue
+                if call.excluded.isEmpty || !picker.table.isEmpty { continue }
             }
             isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, since: moment) {
             case .ready: isWoken = true
-            case .cancelled: throw failed(call, call.ending?() ?? .cancelledUnsent)
+            case .cancelled: throw failed(call, .cancelledUnsent)
             case .expired: throw failed(call, await timedOutWaiting())
             case .closed: throw failed(call, .clusterWasClosed)
             case .full:
@@ -300,7 +328,7 @@ extension Cluster: RequestSender {
 
     /// Returns the error of a call that no server took.
     private nonisolated func failed(_ call: ClusterCall, _ error: ClientError) -> ClientError {
-        let error = call.amended(error, at: loop.now)
+        let error = call.failed(with: error, at: loop.now)
         call.timelines?.end(error.timeline)
         if !call.isPart { callFailed(error, wasPlaced: call.isPlaced) }
         return error
@@ -332,7 +360,7 @@ extension Cluster: RequestSender {
     // MARK: Failures
 
     /// What follows a try that failed.
-    private enum Next {
+    enum Next {
         /// Another server, at once.
         case elsewhere
         /// Another server, after a wait.
@@ -362,34 +390,35 @@ extension Cluster: RequestSender {
     }
 
     /// Ends a try that failed. Returns what follows.
-    private nonisolated func next(
+    nonisolated func next(
         _ call: inout ClusterCall,
         after error: ClientError,
         on link: MemberLink,
         from begun: Instant
     ) -> Next {
         let error = ofCluster(error, link)
-        let (now, end) = (loop.now, end(of: error))
-        if error.code == .rejected, end == .failed { link.member.markFailure() }
-        self.end(end, on: link, from: begun)
+        let now = loop.now
+        end(judge(error, call, on: link), on: link, from: begun, isMeasured: call.isMeasured)
         call.noteTry(error, on: link.member)
-        if error.fate == .notSent, error.mayBeSentElsewhere, call.policy != .never {
+        // Whatever the policy: it is about requests that a server may have received.
+        if error.fate == .notSent, error.mayBeSentElsewhere {
             if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
             return .elsewhere
         }
-        // Its caller waits no longer: there is no retry, and so nothing to pay for one. Perhaps the call has ended for
-        // another reason than a cancellation.
-        if Task.isCancelled || error.code == .cancelled { return .failure(call.amended(call.ending?() ?? error)) }
+        // Its caller waits no longer: there is no retry, and so nothing to pay for one.
+        if Task.isCancelled || error.code == .cancelled { return .failure(call.failed(with: error)) }
         guard case .idempotent(let tries, let backoff) = call.policy, call.tryNumber < tries,
             error.code == .connectionLost || error.code == .interrupted || error.code == .protocolViolation
-        else { return .failure(call.amended(error)) }
-        let (round, requests) = (call.tryNumber - 1, picker.requests)
+        else { return .failure(call.failed(with: error)) }
+        let round = call.tryNumber - 1
+        // Only calls: if their further tries counted, retries would pay for retries.
+        let requests = picker.requests - counts.withLock { $0.repeats }
         let wait = retries.withLock { retries in
             retries.withdraw(at: now, requests: requests) ? retries.wait(backoff, round: round) : nil
         }
         counts.withLock { $0.countRetry(isAllowed: wait != nil) }
         guard let wait, now.advanced(by: wait) < call.deadline ?? .distantFuture else {
-            return .failure(call.amended(error))
+            return .failure(call.failed(with: error))
         }
         call.earlierFate = error.fate.after(call.earlierFate)
         call.tryNumber += 1
@@ -398,7 +427,7 @@ extension Cluster: RequestSender {
     }
 
     /// The error of a try, as a caller of the cluster must see it.
-    private nonisolated func ofCluster(_ error: ClientError, _ link: MemberLink) -> ClientError {
+    nonisolated func ofCluster(_ error: ClientError, _ link: MemberLink) -> ClientError {
         var error = error
         if error.endpoint == nil { error = error.with(link.member.endpoint) }
         guard error.code == .closed, error.fate == .unknown, !isClosing.load(ordering: .relaxed) else { return error }
@@ -410,25 +439,43 @@ extension Cluster: RequestSender {
     }
 
     /// Ends a request on its link.
-    nonisolated func end(_ end: ClusterMember.End, on link: MemberLink, from begun: Instant) {
-        link.end(end, from: begun, at: loop.now)
+    ///
+    /// - Parameter isMeasured: Whether the time that it took tells something about the server.
+    nonisolated func end(
+        _ end: ClusterMember.End,
+        on link: MemberLink,
+        from begun: Instant,
+        isMeasured: Bool = true
+    ) {
+        link.end(end, from: begun, isMeasured: isMeasured, at: loop.now)
         if options.adaptiveLimit != nil { waiting.requestEnded() }
+    }
+
+    /// What a failed try of a call tells about its server. Counts an error response that is a failure.
+    private nonisolated func judge(
+        _ error: ClientError,
+        _ call: ClusterCall,
+        on link: MemberLink
+    ) -> ClusterMember.End {
+        let end = end(of: error)
+        if error.code == .rejected, end == .failed { link.member.markFailure() }
+        return end == .rejected && call.key != nil ? .rejectedByKey : end
     }
 
     /// What a failed try tells about its server.
     nonisolated func end(of error: ClientError) -> ClusterMember.End {
         switch error.code {
         case .rejected, .interrupted:
-            guard let response = error.response else { return .answered }
+            guard let response = error.response else { return .rejected }
             if options.isOverload?(response) == true { return .overloaded }
-            return options.isFailure?(response) == true ? .failed : .answered
+            return options.isFailure?(response) == true ? .failed : .rejected
         // A process that did not run itself cannot judge its servers.
         case .timedOut: return error.timeline?.tries.last.map { $0.loopDelay > .zero } == true ? .givenUp : .failed
         case .connectionLost: return error.fate == .notSent ? .notSent : .lost
         case .tlsFailed, .protocolViolation: return error.fate == .notSent ? .notSent : .failed
         case .cancelled: return error.fate == .notSent ? .notSent : .givenUp
-        case .invalidResponse: return .answered
-        case .overloaded: return error.fate == .answered ? .answered : error.fate == .unknown ? .givenUp : .notSent
+        case .invalidResponse: return .rejected
+        case .overloaded: return error.fate == .answered ? .rejected : error.fate == .unknown ? .givenUp : .notSent
         case .unavailable, .closed, .invalidRequest, .invalidArgument, .notCached, .sessionLost:
             return error.fate == .notSent ? .notSent : .givenUp
         }
@@ -439,155 +486,17 @@ extension Cluster: RequestSender {
         await notReady("deadline exceeded", .timedOut)
     }
 
-    /// The error of a call that no server takes, with the last cause of each server.
+    /// The error of a call that no server takes, with the last causes of some servers.
     func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
-        let causes = servers.all.filter { !$0.isReady }.compactMap { server in
-            server.lastReport.map { (server.found.endpoint, $0.error ?? EndedLink(cause: $0.cause)) }
-        }
-        var text = "\(message); \(whyNoServerIsReady)"
-        for (endpoint, cause) in causes.prefix(8) { text += "; \(endpoint): \("\(cause)".asMessage)" }
+        let trouble = trouble ?? ClusterTrouble(of: servers)
+        self.trouble = trouble
         return ClientError(
             code,
             .notSent,
-            text,
-            attempts: causes.map { ClientError.Attempt(endpoint: $0.0, cause: $0.1) },
-            cause: causes.last?.1 ?? servers.discoveryError
+            "\(message); \(trouble.text)",
+            attempts: trouble.attempts,
+            cause: trouble.cause
         )
-    }
-
-    private var whyNoServerIsReady: String {
-        if servers.all.isEmpty {
-            let reason = servers.discoveryError.map { ": \("\($0)".asMessage)" } ?? ""
-            return "no server was found\(reason)"
-        }
-        let (ready, count) = (servers.all.count(where: \.isReady), servers.all.count)
-        if ready == 0 { return count == 1 ? "the only server is not ready" : "none of the \(count) servers is ready" }
-        return "\(ready) of \(LogText.count(count, "server")) can be reached, but can take no further request"
-    }
-
-    // MARK: Many requests
-
-    /// Sends several requests together, spread over the servers, and returns their results in the same order.
-    ///
-    /// Consecutive requests go to the same server, at least 16 of them. Each request succeeds or fails separately; those
-    /// of which no byte was written are sent to other servers. Otherwise the method behaves like
-    /// ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
-    public nonisolated func send(
-        all requests: some Collection<Request>,
-        timeout: Timeout = .default,
-        options: CallOptions = CallOptions()
-    ) async -> [Result<Response, ClientError>] {
-        let requests = Array(requests)
-        let groups = max(1, min(picker.table.count, requests.count / Self.smallestGroup))
-        let size = (requests.count + groups - 1) / groups
-        if groups == 1 { return await sendGroup(requests[...], timeout, options) }
-        return await withTaskGroup { group in
-            for number in 0..<groups {
-                let part = requests[min(number * size, requests.count)..<min((number + 1) * size, requests.count)]
-                group.addTask { (number, await self.sendGroup(part, timeout, options)) }
-            }
-            var results = [[Result<Response, ClientError>]](repeating: [], count: groups)
-            for await (number, result) in group { results[number] = result }
-            return Array(results.joined())
-        }
-    }
-
-    /// The number of requests of a batch that are worth a server of their own.
-    private static let smallestGroup = 16
-
-    /// Sends requests to one server, and those that it did not receive to others.
-    private nonisolated func sendGroup(
-        _ requests: ArraySlice<Request>,
-        _ timeout: Timeout,
-        _ options: CallOptions
-    ) async -> [Result<Response, ClientError>] {
-        var results = [Result<Response, ClientError>](repeating: .failure(.cancelledUnsent), count: requests.count)
-        // The requests that may be sent again although they were written do not wait for the others.
-        await withTaskGroup(of: (Int, Result<Response, ClientError>).self) { group in
-            /// The requests that no server has received.
-            var unsent = Array(requests.indices)
-            /// Those of them that a server did not take.
-            var returned: Set<Int> = []
-            do throws(ClientError) {
-                var call = try uncountedCall(timeout, options, at: loop.now)
-                // The recorder receives the timeline of each try.
-                call.tryOptions = options.recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
-                call.isPart = true
-                while !unsent.isEmpty {
-                    call.isPlaced = false
-                    let link = try await nextLink(for: &call)
-                    let (begun, count) = (loop.now, min(unsent.count, room(on: link)))
-                    let sent = Array(unsent.prefix(count))
-                    unsent.removeFirst(count)
-                    link.begin(count - 1)
-                    picker.note(count - 1)
-                    counts.withLock { $0.countRepeats(sent.count { returned.contains($0) }) }
-                    var hasFailed = false
-                    let timeLeft = call.timeLeft(at: begun)
-                    let outcomes = await link.client.send(
-                        all: sent.map { requests[$0] },
-                        timeout: timeLeft,
-                        options: call.tryOptions
-                    )
-                    for (index, outcome) in zip(sent, outcomes) {
-                        results[index - requests.startIndex] = outcome
-                        guard case .failure(let error) = outcome else {
-                            end(.answered, on: link, from: begun)
-                            continue
-                        }
-                        var rest = call
-                        switch next(&rest, after: error, on: link, from: begun) {
-                        case .elsewhere:
-                            unsent.append(index)
-                            returned.insert(index)
-                            hasFailed = true
-                        case .after(let wait):
-                            // Two calls with one place in the line would replace each other, and one would never end.
-                            (rest.turn, rest.isPart, rest.isPlaced) = (nil, false, true)
-                            let (request, rest) = (requests[index], rest)
-                            group.addTask { (index, await self.sendAgain(request, rest, after: wait)) }
-                        case .failure(let error):
-                            callFailed(error, wasPlaced: true)
-                            results[index - requests.startIndex] = .failure(error)
-                        }
-                    }
-                    if hasFailed { call.tried.append(link.member.id) }
-                }
-            } catch {
-                for index in unsent { results[index - requests.startIndex] = .failure(error) }
-                callFailed(error, wasPlaced: true, count: returned.intersection(unsent).count)
-                callFailed(error, wasPlaced: false, count: unsent.count { !returned.contains($0) })
-            }
-            for await (index, result) in group { results[index - requests.startIndex] = result }
-        }
-        return results
-    }
-
-    /// The number of requests of a batch that a server takes at once, of which one is counted already.
-    private nonisolated func room(on link: MemberLink) -> Int {
-        if link.member.isProbed { return 1 }
-        guard options.adaptiveLimit != nil else { return .max }
-        return max(1, link.member.maximumInFlight - link.inFlight + 1)
-    }
-
-    /// Sends a request again after a wait.
-    private nonisolated func sendAgain(
-        _ request: Request,
-        _ call: ClusterCall,
-        after wait: Duration
-    ) async -> Result<Response, ClientError> {
-        var call = call
-        call.beginSearch(in: waiting)
-        await loop.sleep(until: loop.now.advanced(by: wait))
-        call.rested = loop.now
-        do throws(ClientError) {
-            let response = try await perform(&call) { client, timeout, options throws(ClientError) in
-                try await client.send(request, timeout: timeout, options: options)
-            }
-            return .success(response)
-        } catch {
-            return .failure(error)
-        }
     }
 }
 
@@ -607,16 +516,12 @@ extension ClientError {
     static var clusterWasClosed: ClientError { ClientError(.closed, .notSent, "the cluster was closed") }
 }
 
-/// A link that ended without an error.
-private struct EndedLink: Error, LoggableError {
-    let cause: DisconnectCause
-    var description: String { "the link ended: \(cause.rawValue)" }
-}
-
 extension MemberLink {
     /// Ends a request that was answered.
     @inline(__always)
     fileprivate func end(from begun: Instant, on cluster: Cluster) {
-        if begun > .distantPast { cluster.end(.answered, on: self, from: begun) } else { member.forgetFailures() }
+        guard begun > .distantPast else { return member.forgetFailures() }
+        endAnswered(from: begun, at: cluster.loop.now)
+        if cluster.options.adaptiveLimit != nil { cluster.waiting.requestEnded() }
     }
 }

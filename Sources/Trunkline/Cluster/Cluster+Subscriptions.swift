@@ -16,11 +16,15 @@ extension Cluster {
     ///   be missing. If no other server is ready, the next one to be ready receives it. While a server goes away in an
     ///   orderly way, both may push for a moment. A server that is left out keeps the subscription as long as its link is
     ///   ready.
-    /// - With `.all`, one server receives the request, and after it has accepted it, every other one that is ready. The
-    ///   call returns when all of them have accepted it. If one of them refuses it, the call throws, and nothing is
-    ///   repeated. Servers that have accepted it by then may push until their links end: unsubscribe on each of them
-    ///   with a request of your own, if the protocol needs that. A server that is not ready yet, or is found later,
-    ///   receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
+    /// - With `.all`, one server receives the request, and after it has accepted it, or has not answered for a second, every
+    ///   other one that is ready. The call returns when all of them have accepted it. If one of them refuses it, the call
+    ///   throws, and nothing is repeated. Servers that have accepted it by then may push until their links end: unsubscribe
+    ///   on each of them with a request of your own, if the protocol needs that. A server that is not ready yet, or is found
+    ///   later, receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
+    ///
+    ///   If a server has not answered when the time is over, and at least one has accepted, the call returns.
+    ///   ``Subscription/pendingServers`` names the servers that have not answered. Each of them receives the request again:
+    ///   after 1 s, doubling up to 30 s, or in the handshake of its next link.
     ///
     /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
     /// ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.
@@ -33,7 +37,7 @@ extension Cluster {
     /// - Returns: The subscription, with a server's response. Keep it to end the subscription; discarding it does not end
     ///   it.
     /// - Throws: A ``ClientError``, as ``send(_:timeout:options:)-(Request,_,_)`` does. With `.all`, its fate covers all
-    ///   servers.
+    ///   servers, and its message names those that have accepted.
     public nonisolated func subscribe(
         _ request: Request,
         on scope: SubscriptionScope,
@@ -100,12 +104,18 @@ extension Cluster {
         _ wanted: ClusterSubscriptions.Wanted,
         _ timeout: Timeout
     ) async throws(ClientError) -> Subscription {
-        let (place, link) = try await subscribeOnFirst(wanted, call(timeout, CallOptions(), at: loop.now))
+        var call = try call(timeout, CallOptions(), at: loop.now)
+        call.provesNothing()
+        let (place, link) = try await perform(&call) { _ in
+            wanted.end
+        } _: { client, timeout, _ throws(ClientError) in
+            (try await wanted.subscribe(client, timeout), client.memberNumber)
+        }
         let number = await keep(ClusterSubscriptions.Entry(wanted, .one, [link: place], on: loop))
         return Subscription(place.response, number, of: self)
     }
 
-    private func keep(_ entry: ClusterSubscriptions.Entry) -> UInt64 {
+    func keep(_ entry: ClusterSubscriptions.Entry) -> UInt64 {
         let number = servers.nextNumber()
         subscriptions.add(entry, number)
         // The server may have gone away meanwhile.
@@ -116,15 +126,15 @@ extension Cluster {
 
     /// Begins to move the subscriptions whose server has gone away, if there is another one.
     func moveSubscriptions() {
-        guard lifecycle == .open, !subscriptions.lost.isEmpty, servers.all.contains(where: \.isReady) else { return }
-        for number in subscriptions.takeLost() {
+        guard lifecycle == .open, !subscriptions.lost.isEmpty else { return }
+        for number in subscriptions.takeLost(offered: offer, at: loop.now) {
             guard let entry = subscriptions.all[number], entry.mover == nil, !entry.isEnding, !isPlaced(entry) else {
                 continue
             }
             let retry = entry.retry
             // Ends when a server has the subscription, when no server is ready, or when the subscription or the cluster
             // ends, which cancels it. It does not keep the cluster alive while it waits.
-            subscriptions.all[number]?.mover = Task(executorPreference: loop.taskExecutor) { [weak self, loop] in
+            subscriptions.all[number]?.mover = Task(executorPreference: callExecutor) { [weak self, loop] in
                 let backoff = Backoff(base: .seconds(1))
                 var round = 0
                 while await self?.tryToMove(number) == false {
@@ -167,15 +177,18 @@ extension Cluster {
                 continue
             }
             let began = loop.now
-            guard let link = picker.pick(PickTable.Wish(now: began)) else { return false }
+            guard let link = picker.pick(PickTable.Wish(now: began, probing: .never)) else { return false }
+            // A move is no call.
+            counts.withLock { $0.countRepeats(1) }
             do throws(ClientError) {
                 let place = try await entry.wanted.subscribe(link.client, .default)
-                end(entry.wanted.end, on: link, from: began)
+                end(entry.wanted.end, on: link, from: began, isMeasured: false)
                 subscriptions.place(place, on: link.id, number)
                 listeners.noteReconnected()
                 tell(.subscriptionMoved(link.member.endpoint))
             } catch {
-                end(end(of: error), on: link, from: began)
+                end(end(of: error), on: link, from: began, isMeasured: false)
+                if error.fate == .unknown { subscriptions.noteUnsure(link.id, number) }
                 if error.fate == .notSent, !link.isReady { continue }
                 if !Task.isCancelled { tell(.subscriptionFailed(link.member.endpoint, error)) }
                 return false
@@ -183,80 +196,8 @@ extension Cluster {
         }
     }
 
-    // MARK: All servers
-
-    private nonisolated func subscribeOnAll(
-        _ wanted: ClusterSubscriptions.Wanted,
-        _ timeout: Timeout
-    ) async throws(ClientError) -> Subscription {
-        let call = try call(timeout, CallOptions(), at: loop.now)
-        // One server first: without a response, it is not known whether servers accept the request at all.
-        let (place, first) = try await subscribeOnFirst(wanted, call)
-        let (number, links) = await beginOnAll(wanted, place, first)
-        let failures = await withTaskGroup { group in
-            for link in links { group.addTask { await self.subscribe(number, wanted, on: link, within: call) } }
-            return await group.reduce(into: [ClientError]()) { failures, failure in
-                if let failure { failures.append(failure) }
-            }
-        }
-        guard let failure = failures.first(where: { $0.fate == .unknown }) ?? failures.first else {
-            return Subscription(place.response, number, of: self)
-        }
-        _ = await end(number)
-        throw failure.after(.answered)
-    }
-
-    private nonisolated func subscribeOnFirst(
-        _ wanted: ClusterSubscriptions.Wanted,
-        _ call: ClusterCall
-    ) async throws(ClientError) -> (Subscription, link: UInt64) {
-        var call = call
-        return try await perform(&call) { _ in
-            wanted.end
-        } _: { client, timeout, _ throws(ClientError) in
-            (try await wanted.subscribe(client, timeout), client.memberNumber)
-        }
-    }
-
-    /// Registers a subscription on all servers, of which one has it already. Returns its number and a link to each of the
-    /// others.
-    private func beginOnAll(
-        _ wanted: ClusterSubscriptions.Wanted,
-        _ place: Subscription,
-        _ first: UInt64
-    ) -> (UInt64, [MemberLink]) {
-        let number = keep(ClusterSubscriptions.Entry(wanted, .all, [first: place], on: loop))
-        let others = servers.all.filter { server in !server.links.contains { $0.link.id == first } }
-        return (number, others.compactMap { $0.links.first?.link })
-    }
-
-    /// Subscribes on one of all servers. If its link is not ready, it receives the request in its next handshake. Returns
-    /// the error with which the server refused it.
-    private nonisolated func subscribe(
-        _ number: UInt64,
-        _ wanted: ClusterSubscriptions.Wanted,
-        on link: MemberLink,
-        within call: ClusterCall
-    ) async -> ClientError? {
-        while true {
-            if await registerIfNotReady(number, wanted, on: link) { return nil }
-            do throws(ClientError) {
-                let place = try await wanted.subscribe(link.client, call.timeLeft(at: loop.now))
-                await add(place, of: link.id, to: number)
-                return nil
-            } catch {
-                switch error.code {
-                // The link was lost: the next one receives the request. Or the server was removed.
-                case .connectionLost, .unavailable: await Task.yield()
-                case .closed: return nil
-                default: return error
-                }
-            }
-        }
-    }
-
     /// Registers a subscription with a client for its next link. Returns false if a link is ready.
-    private nonisolated func registerIfNotReady(
+    nonisolated func registerIfNotReady(
         _ number: UInt64,
         _ wanted: ClusterSubscriptions.Wanted,
         on link: MemberLink
@@ -270,7 +211,7 @@ extension Cluster {
     }
 
     /// Notes that a client has a subscription, which may have ended meanwhile.
-    private func add(_ place: Subscription, of link: UInt64, to number: UInt64) async {
+    func add(_ place: Subscription, of link: UInt64, to number: UInt64) async {
         guard subscriptions.all[number] != nil else { return await place.end() }
         subscriptions.place(place, on: link, number)
     }
@@ -289,23 +230,27 @@ extension Cluster {
 
 /// Ends of subscriptions.
 extension Cluster: SubscriptionOwner {
-    nonisolated func end(_ subscription: UInt64?) async -> [Client] {
-        guard let subscription else { return [] }
+    nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client]) {
+        guard let subscription else { return ([], []) }
         return await endKept(subscription)
     }
 
-    private func endKept(_ number: UInt64) async -> [Client] {
-        subscriptions.all[number]?.isEnding = true
-        subscriptions.all[number]?.retry.ring()
-        // A move under way comes to its end: afterwards it is known which server has the subscription.
-        await subscriptions.all[number]?.mover?.value
-        guard let entry = subscriptions.remove(number) else { return [] }
-        var clients: [Client] = []
+    private func endKept(_ number: UInt64) async -> (known: [Client], unsure: [Client]) {
+        // What is under way is cancelled: a server that hangs must not delay the end. Afterwards it is known which servers
+        // have the subscription, or may have it.
+        let tasks = subscriptions.beginEnd(of: number)
+        for task in tasks { task.cancel() }
+        for task in tasks { await task.value }
+        guard let entry = subscriptions.remove(number) else { return ([], []) }
+        var known: [Client] = []
         for (link, place) in entry.places.sorted(by: { $0.key < $1.key }) {
             await place.end()
-            if let link = servers.link(link), link.isReady { clients.append(link.link.client) }
+            if let link = servers.link(link), link.isReady { known.append(link.link.client) }
         }
-        return clients
+        let unsure = entry.unsure.subtracting(entry.places.keys).sorted().compactMap { link in
+            servers.link(link).flatMap { $0.isReady ? $0.link.client : nil }
+        }
+        return (known, unsure)
     }
 }
 
@@ -319,6 +264,8 @@ struct ClusterSubscriptions {
         /// What its success tells about the server.
         var end: ClusterMember.End { expectsResponse ? .answered : .accepted }
 
+        /// Concurrent, because it calls interceptors, which must not run on an event loop: see `callExecutor`.
+        @concurrent
         func subscribe(_ client: Client, _ timeout: Timeout) async throws(ClientError) -> Subscription {
             try await expectsResponse
                 ? client.subscribe(request, timeout: timeout)
@@ -333,9 +280,13 @@ struct ClusterSubscriptions {
         var places: [UInt64: Subscription]
         /// Moves it to another server.
         var mover: Task<Void, Never>?
+        /// Subscribe on servers that have not answered in time.
+        var latecomers: [Task<Void, Never>] = []
+        /// The links on whose servers a request has failed that may have arrived.
+        var unsure: Set<UInt64> = []
         /// Rung to end the wait between two moves that fail.
         let retry: Alarm
-        /// Whether it is ended while a move is under way.
+        /// Whether it is being ended.
         var isEnding = false
 
         init(
@@ -355,6 +306,8 @@ struct ClusterSubscriptions {
     private var byLink: [UInt64: Set<UInt64>] = [:]
     /// Subscriptions on one server whose link may have been lost.
     private(set) var lost: Set<UInt64> = []
+    /// Lets them move part by part while only some servers are ready.
+    private var release: CrowdRelease?
 
     /// Whether a link has a subscription.
     func isUsed(_ link: UInt64) -> Bool { byLink[link] != nil }
@@ -367,9 +320,22 @@ struct ClusterSubscriptions {
     /// Removes a subscription.
     mutating func remove(_ number: UInt64) -> Entry? {
         guard let entry = all.removeValue(forKey: number) else { return nil }
-        for link in entry.places.keys { leave(link, number) }
+        for link in entry.unsure.union(entry.places.keys) { leave(link, number) }
         lost.remove(number)
         return entry
+    }
+
+    /// Marks a subscription as one that ends. Returns the tasks that are under way for it.
+    mutating func beginEnd(of number: UInt64) -> [Task<Void, Never>] {
+        all[number]?.isEnding = true
+        return all[number].map { ($0.mover.map { [$0] } ?? []) + $0.latecomers } ?? []
+    }
+
+    /// Notes that a request on a link has failed, and may have arrived.
+    mutating func noteUnsure(_ link: UInt64, _ number: UInt64) {
+        guard all[number] != nil else { return }
+        all[number]?.unsure.insert(link)
+        byLink[link, default: []].insert(number)
     }
 
     mutating func place(_ place: Subscription, on link: UInt64, _ number: UInt64) {
@@ -389,19 +355,54 @@ struct ClusterSubscriptions {
     }
 
     /// A link was lost, or takes no further request.
-    mutating func loseLink(_ link: UInt64) { for number in byLink[link] ?? [] { lose(number) } }
+    mutating func loseLink(_ link: UInt64) {
+        for number in (byLink[link] ?? []).sorted() {
+            // Its next session knows only what its handshake sends.
+            if all[number]?.unsure.remove(link) != nil, all[number]?.places[link] == nil { leave(link, number) }
+            lose(number)
+        }
+    }
 
     mutating func lose(_ number: UInt64) { if all[number]?.scope == .one { lost.insert(number) } }
 
-    /// Removes and returns the numbers of the subscriptions that may have to be moved, oldest first.
-    mutating func takeLost() -> [UInt64] { exchange(&lost, with: []).sorted() }
+    /// When more subscriptions may be moved; `nil` if none waits for that.
+    var nextMove: Instant? { lost.isEmpty ? nil : release?.moment }
+
+    /// Removes and returns the numbers of subscriptions that may have to be moved, oldest first: as many as calls that wait
+    /// would go on. Otherwise all would move to the first server that is ready, and stay there.
+    mutating func takeLost(offered offer: WaitingCalls.Offer, at now: Instant) -> [UInt64] {
+        let (servers, share): (Int, Double)
+        switch offer {
+        case .nothing:
+            release = nil
+            return []
+        case .some, .servers:
+            release = nil
+            return exchange(&lost, with: []).sorted()
+        case .someServers(let count, let part): (servers, share) = (count, part)
+        }
+        let numbers = lost.sorted()
+        var current = release ?? CrowdRelease(at: now)
+        let taken = Array(numbers.prefix(current.next(of: numbers.count, to: servers, share: share, at: now)))
+        lost.subtract(taken)
+        release = lost.isEmpty ? nil : current
+        return taken
+    }
 
     /// Forgets a link that is closed.
     mutating func forget(_ link: UInt64) {
-        for number in byLink.removeValue(forKey: link) ?? [] { all[number]?.places[link] = nil }
+        for number in byLink.removeValue(forKey: link) ?? [] {
+            all[number]?.places[link] = nil
+            all[number]?.unsure.remove(link)
+        }
     }
 
-    func cancelMoves() { for entry in all.values { entry.mover?.cancel() } }
+    func cancelMoves() {
+        for entry in all.values {
+            entry.mover?.cancel()
+            for task in entry.latecomers { task.cancel() }
+        }
+    }
 }
 
 extension Client {

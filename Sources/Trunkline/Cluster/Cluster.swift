@@ -22,6 +22,7 @@ public actor Cluster {
     nonisolated let picker: ClusterPicker
     nonisolated let waiting: WaitingCalls
     nonisolated let facts: ClusterFacts
+    nonisolated let tableUpdate: TableUpdate
     /// The observers and the log.
     nonisolated let voice: ClusterVoice
     /// The streams of pushes.
@@ -45,6 +46,10 @@ public actor Cluster {
     var maintenanceTask: Task<Void, Never>?
     let makeClient: @Sendable (ClusterEndpoint, ClientOptions) -> Client
     var servers = ClusterServers()
+    /// What the latest table offers.
+    var offer = WaitingCalls.Offer.nothing
+    /// Why servers are not ready; `nil` if no error has needed it since they have changed.
+    var trouble: ClusterTrouble?
     var outliers: OutlierRules
     var generator: SeededGenerator
     /// When the present interval ends.
@@ -123,6 +128,7 @@ public actor Cluster {
         picker = ClusterPicker(seed: loop.randomSeed(), isReproducible: loop.callbackExecutor != nil)
         waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
         facts = ClusterFacts(on: loop)
+        tableUpdate = TableUpdate(facts, on: loop)
         voice = ClusterVoice(callOptions, discovery.name, on: loop)
         refresh = Alarm(on: loop)
         maintenance = Alarm(on: loop)
@@ -174,10 +180,13 @@ public actor Cluster {
         } failed: { [facts] in
             failures.withLock { $0 += 1 }
             facts.tell(.discoveryFailed($0))
+        } answersRotate: { [facts] in
+            facts.tell(.answersRotate($0, of: $1))
         }
         // Ends when the discovery has no more lists, or when the cluster is closed or deallocated, which cancels it. It
         // does not keep the cluster alive.
-        discoveryTask = Task(executorPreference: loop.taskExecutor) { [discovery, loop] in
+        let executor = discovery.runsUserCode ? loop.callbackExecutor : loop.taskExecutor
+        discoveryTask = Task(executorPreference: executor) { [discovery, loop] in
             var backoff = Backoff(base: .seconds(1), cap: .seconds(30))
             while !Task.isCancelled {
                 hasFound.withLock { $0 = false }
@@ -209,12 +218,16 @@ extension Cluster: LoopActor {
         onItsLoop(&fact) { $0.perform($1) }
     }
 
+    /// Makes a new table for the callers. On the event loop.
+    nonisolated func makeTable() { onItsLoop { $0.updateTable() } }
+
     private func perform(_ fact: ClusterFact) {
         switch fact {
         case .begun: beginDiscovery()
         case .found(let latest):
             if let found = latest.withLock({ $0.take() }) { use(found.list, isWhole: found.isWhole) }
         case .discoveryFailed(let error): discoveryFailed(error)
+        case .answersRotate(let count, let known): answersRotate(count, of: known)
         case .linkChanged(let member, let link, let isReady): linkChanged(member, link, isReady: isReady)
         case .linkEnded(let member, let report): linkEnded(member, report)
         case .failedInARow(let member, let count): failedInARow(member, count)

@@ -63,7 +63,7 @@ extension Cluster {
         let (hedged, copies) = hedging.withLock { ($0.requests, $0.copies) }
         if copies > hedged { contradictions.append("\(copies) second copies of \(hedged) hedged requests") }
         let table = picker.table
-        if lifecycle == .open, table.count > servers.all.count {
+        if lifecycle == .open, !tableUpdate.isPending, table.count > servers.all.count {
             contradictions.append("\(table.count) servers take requests, but there are \(servers.all.count)")
         }
         return contradictions

@@ -3,8 +3,11 @@ public struct ClusterEndpoint: Sendable, Hashable {
     /// Where the server is. Two cluster endpoints with the same `endpoint` are the same server.
     public var endpoint: Endpoint
     /// The share of the requests that the server receives, in proportion to the others. Default: the weight of
-    /// `endpoint` (``Endpoint/weighing(_:)``), 1 if it has none. A server whose weight is zero, less, or NaN receives
-    /// requests only if no other server is ready.
+    /// `endpoint` (``Endpoint/weighing(_:)``), 1 if it has none. A server whose weight is zero receives requests only if no
+    /// other server is ready.
+    ///
+    /// Other weights are from 0.000001 to 1,000,000. A list with any other is an error of the discovery: the cluster keeps
+    /// its last list.
     public var weight: Double
     /// The zone of the server; `nil` if it is unknown. See ``ClusterOptions/zone``.
     public var zone: String?
@@ -20,6 +23,13 @@ public struct ClusterEndpoint: Sendable, Hashable {
         set { siblingName.value = newValue }
     }
     private var siblingName = Uncompared<String?>(nil)
+    /// Whether the latest answer of the name server has left out this server, and earlier ones had it: the answers rotate.
+    /// The cluster goes on using it while it works, and does not begin to.
+    var isFromEarlierAnswer: Bool {
+        get { earlierAnswer.value }
+        set { earlierAnswer.value = newValue }
+    }
+    private var earlierAnswer = Uncompared(false)
 
     /// Creates a cluster endpoint.
     ///
@@ -42,6 +52,14 @@ public struct ClusterEndpoint: Sendable, Hashable {
         self.serverName = serverName
         self.metadata = metadata
     }
+}
+
+extension ClusterEndpoint {
+    /// The weights that can be used, beside zero. Their sums and quotients are exact enough.
+    static let usableWeights = 1e-6...1e6
+
+    /// Whether the weight can be used.
+    var hasUsableWeight: Bool { weight == 0 || Self.usableWeights.contains(weight) }
 }
 
 extension ClusterEndpoint: CustomStringConvertible, CustomReflectable {

@@ -6,6 +6,8 @@ enum ClusterFact: Sendable {
     case found(Lock<FoundServers?>)
     /// The discovery failed, and continues or is begun again.
     case discoveryFailed(any Error)
+    /// The answers of a name server have a part of the servers: the first number, of those that are known.
+    case answersRotate(Int, of: Int)
     /// A link of a server takes requests, or no longer does.
     case linkChanged(member: UInt64, link: UInt64, isReady: Bool)
     /// An attempt failed, or a link ended.

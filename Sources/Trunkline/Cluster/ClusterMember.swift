@@ -9,12 +9,20 @@ final class ClusterMember: Sendable {
     let hash: UInt64
     /// Its average latency: the bits of a `LatencyAverage`.
     private let latency: Atomic<UInt64>
+    /// The share of its requests that fail: the bits of an `ErrorShare`.
+    private let errorShare = Atomic<UInt64>(ErrorShare.none.bits)
+    /// What `takeLatencies` returns: the number of measured answers in the upper 20 bits, and the sum of their latencies in
+    /// microseconds in the lower ones.
+    private let latencies = Atomic<UInt64>(0)
     /// The number of failures since the last answer.
     private let failuresInARow = Atomic<Int>(0)
     /// The number of failures in a row that the cluster wants to know; `Int.max` for none.
     private let failureLimit: Int
-    /// Whether the next request may go to this server, which is ejected, as a probe.
-    private let mayProbe = Atomic<Bool>(false)
+    /// When the next request may go to this server, which is ejected, as a probe, in nanoseconds; `Int64.max` for never.
+    /// Requests that may be performed twice need not wait for that.
+    private let probeOpening = Atomic<Int64>(.max)
+    /// Whether an error response to a probe is a failure: the server was ejected because of such responses.
+    private let mustSucceed = Atomic<Bool>(false)
     /// When the probe that is under way began, in nanoseconds; `Int64.max` without one.
     private let probeBegin = Atomic<Int64>(.max)
     /// When the server was last ejected or used again, in nanoseconds. Failures of earlier tries tell nothing new.
@@ -25,6 +33,8 @@ final class ClusterMember: Sendable {
     /// The largest number of requests in flight; `Int.max` for no limit.
     private let limit: Atomic<Int>
     private let adaptive: Lock<InFlightLimit>?
+    /// The number of requests in flight on all links. Counted only if there is an adaptive limit.
+    private let inFlightCount = Atomic<Int>(0)
     let facts: ClusterFacts
 
     init(
@@ -43,13 +53,46 @@ final class ClusterMember: Sendable {
         self.adaptive = adaptive.map { Lock($0) }
     }
 
+    @inline(__always)
     var average: LatencyAverage { LatencyAverage(bits: latency.load(ordering: .relaxed)) }
+
+    /// The share of its requests that fail or are answered with an error.
+    @inline(__always)
+    var errors: ErrorShare { ErrorShare(bits: errorShare.load(ordering: .relaxed)) }
 
     /// The largest number of requests that may be in flight to this server.
     var maximumInFlight: Int { limit.load(ordering: .relaxed) }
 
-    /// The number of error responses that the user counts as failures, since `takeMarkedFailures`.
+    /// The number of requests in flight on all links, also those for large requests and those that drain. 0 without an
+    /// adaptive limit.
+    var inFlight: Int { inFlightCount.load(ordering: .relaxed) }
+
+    /// Counts as many requests, at most `count`, as the adaptive limit has room for. Returns their number.
+    fileprivate func begin(upTo count: Int) -> Int {
+        guard adaptive != nil else { return count }
+        var inFlight = self.inFlight
+        while true {
+            let taken = min(count, max(0, maximumInFlight - inFlight))
+            if taken == 0 { return 0 }
+            let (isExchanged, found) = inFlightCount.weakCompareExchange(
+                expected: inFlight,
+                desired: inFlight + taken,
+                ordering: .relaxed
+            )
+            if isExchanged { return taken }
+            inFlight = found
+        }
+    }
+
+    /// Counts a request that is sent whatever the limit.
+    fileprivate func begin() { if adaptive != nil { inFlightCount.wrappingAdd(1, ordering: .relaxed) } }
+
+    /// The number of error responses that the user counts as failures, and of other ones, since `takeMarkedFailures` and
+    /// `takeRejections`.
     private let markedFailures = Atomic<Int>(0)
+    private let rejections = Atomic<Int>(0)
+    /// The number of error responses to requests with a key since `takeKeyedRejections`.
+    private let keyedRejections = Atomic<Int>(0)
     /// Whether the cluster knows that all links of a kind are in use.
     private let isFull = Atomic<Bool>(false)
     private let isFullOfLarge = Atomic<Bool>(false)
@@ -74,26 +117,55 @@ final class ClusterMember: Sendable {
     var isEjected: Bool { ejection.load(ordering: .relaxed) }
 
     /// Notes that the cluster leaves the server out, or uses it again.
-    func setEjected(_ isEjected: Bool, at now: Instant) {
+    ///
+    /// - Parameter mustSucceed: Whether the server has to answer a probe without an error before it is used again; `nil` for
+    ///   the same as before.
+    func setEjected(_ isEjected: Bool, mustSucceed: Bool? = nil, at now: Instant) {
         ejection.store(isEjected, ordering: .relaxed)
         judged.store(now.nanoseconds, ordering: .relaxed)
         failuresInARow.store(0, ordering: .relaxed)
+        if let mustSucceed { self.mustSucceed.store(mustSucceed, ordering: .relaxed) }
+        // It may return without a probe, or while one is under way.
+        probeOpening.store(.max, ordering: .relaxed)
+        probeBegin.store(.max, ordering: .relaxed)
+        if !isEjected { forget(at: now) }
+    }
+
+    /// Forgets how fast and how well the server has answered: it was not used for a while, or is another process by now.
+    func forget(at now: Instant) {
+        latency.store(LatencyAverage(at: now).bits, ordering: .relaxed)
+        errorShare.store(ErrorShare.none.bits, ordering: .relaxed)
     }
 
     // MARK: Probes
 
-    /// Lets one request go to this server.
-    func allowProbe() {
+    /// Lets one request go to this server: at once one that may be performed twice, and from `opening` on any that can be a
+    /// probe.
+    func allowProbe(from opening: Instant) {
         probeBegin.store(.max, ordering: .relaxed)
-        mayProbe.store(true, ordering: .releasing)
+        probeOpening.store(min(opening.nanoseconds, .max - 1), ordering: .releasing)
     }
 
     /// Whether a probe is under way.
+    @inline(__always)
     var isProbed: Bool { probeBegin.load(ordering: .relaxed) < .max }
 
+    /// Whether a request that begins at `now` may be the probe.
+    ///
+    /// - Parameter isRepeatable: Whether the request may be performed twice.
+    func mayTakeProbe(at now: Instant, isRepeatable: Bool) -> Bool {
+        let opening = probeOpening.load(ordering: .relaxed)
+        return opening < .max && (isRepeatable || opening <= now.nanoseconds)
+    }
+
     /// Returns whether the caller's request, which begins at `now`, is the probe.
-    func takeProbe(at now: Instant) -> Bool {
-        guard mayProbe.load(ordering: .relaxed), mayProbe.exchange(false, ordering: .acquiring) else { return false }
+    ///
+    /// - Parameter isRepeatable: Whether the request may be performed twice.
+    func takeProbe(at now: Instant, isRepeatable: Bool) -> Bool {
+        let opening = probeOpening.load(ordering: .relaxed)
+        guard opening < .max, isRepeatable || opening <= now.nanoseconds,
+            probeOpening.compareExchange(expected: opening, desired: .max, ordering: .acquiring).exchanged
+        else { return false }
         probeBegin.store(now.nanoseconds, ordering: .relaxed)
         return true
     }
@@ -113,11 +185,14 @@ final class ClusterMember: Sendable {
     enum End: Sendable {
         /// The server did its work.
         case answered
-        /// The server did its work, and its time tells nothing: the reply had several parts, or may come from the cache.
-        case completed
-        /// A message was accepted or written: that tells little about the server, but enough to end its ejection, which
-        /// would otherwise never end without requests.
+        /// The server did its work, or the response came from the cache.
+        case perhapsCached
+        /// A message was accepted or written: that tells nothing about the server.
         case accepted
+        /// The server answered with an error, which may be that of the request.
+        case rejected
+        /// The same, and the request was sent by its key: its server has all the errors of that key.
+        case rejectedByKey
         /// The server failed.
         case failed
         /// The link was lost.
@@ -131,22 +206,27 @@ final class ClusterMember: Sendable {
     }
 
     /// - Parameter isMeasured: Whether the time that it took tells something about the server.
-    func ended(_ end: End, from begun: Instant, isMeasured: Bool, inFlight: Int, at now: Instant) {
-        let nanoseconds = isMeasured && end != .completed ? now.nanoseconds &- begun.nanoseconds : nil
+    func ended(_ end: End, from begun: Instant, isMeasured: Bool, at now: Instant) {
+        if end == .answered { return answered(from: begun, isMeasured: isMeasured, at: now) }
+        let inFlight = adaptive == nil ? 0 : leave()
+        let nanoseconds = isMeasured ? now.nanoseconds &- begun.nanoseconds : nil
         switch end {
-        case .answered, .completed:
-            note(nanoseconds, isAnswer: true, at: now)
+        case .answered: break
+        case .perhapsCached:
             forgetFailures()
-            if let adaptive {
-                set(
-                    adaptive.withLock {
-                        $0.succeeded(inFlight: inFlight, at: now); return $0.value
-                    }
-                )
+            if adaptive != nil { grow(inFlight: inFlight, at: now) }
+        case .rejected, .rejectedByKey:
+            note(nanoseconds, .error, at: now)
+            if end == .rejected {
+                rejections.wrappingAdd(1, ordering: .relaxed)
+                noteShare(isError: true, at: now)
+            } else {
+                keyedRejections.wrappingAdd(1, ordering: .relaxed)
             }
-            endProbe(true, begun: begun)
+            forgetFailures()
+            endProbe(!mustSucceed.load(ordering: .relaxed), begun: begun)
         case .failed, .lost, .overloaded:
-            note(nanoseconds, isAnswer: false, at: now)
+            note(nanoseconds, .nothing, at: now)
             if let adaptive {
                 set(
                     adaptive.withLock {
@@ -157,24 +237,71 @@ final class ClusterMember: Sendable {
             guard begun.nanoseconds >= judged.load(ordering: .relaxed) else { return }
             if end == .lost {
                 // All requests of a link are lost together: that is one failure.
-                guard begun.nanoseconds >= lastLoss.load(ordering: .relaxed) else { return }
+                guard begun.nanoseconds >= lastLoss.load(ordering: .relaxed) else {
+                    return endProbe(false, begun: begun)
+                }
                 lastLoss.store(now.nanoseconds, ordering: .relaxed)
             }
+            noteShare(isError: true, at: now)
             let count = failuresInARow.wrappingAdd(1, ordering: .relaxed).newValue
             if count % failureLimit == 0 { facts.tell(.failedInARow(id, count)) }
             endProbe(false, begun: begun)
         case .givenUp:
-            note(nanoseconds, isAnswer: false, at: now)
+            note(nanoseconds, .nothing, at: now)
             endProbe(nil, begun: begun)
-        case .accepted: endProbe(true, begun: begun)
+        case .accepted: break
         case .notSent: endProbe(nil, begun: begun)
         }
+    }
+
+    /// The server works: the first part of a reply has arrived, to a request that began at `begun`.
+    func answersInParts(from begun: Instant) {
+        forgetFailures()
+        endProbe(true, begun: begun)
+    }
+
+    /// A request was answered. Apart from other ends, because it is the usual one.
+    @inline(__always)
+    func answered(from begun: Instant, isMeasured: Bool, at now: Instant) {
+        if isMeasured {
+            let nanoseconds = now.nanoseconds &- begun.nanoseconds
+            if !average.ignores(nanoseconds: nanoseconds, at: now) { note(nanoseconds, .answer, at: now) }
+        }
+        if errors != .none { noteShare(isError: false, at: now) }
+        forgetFailures()
+        if adaptive != nil { grow(inFlight: leave(), at: now) }
+        if isProbed { endProbe(true, begun: begun) }
+    }
+
+    /// Ends a request that `begin` has counted. Returns how many were in flight with it.
+    private func leave() -> Int { inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue }
+
+    private func grow(inFlight: Int, at now: Instant) {
+        guard let adaptive else { return }
+        set(
+            adaptive.withLock {
+                $0.succeeded(inFlight: inFlight, at: now); return $0.value
+            }
+        )
     }
 
     /// Counts an error response that is a failure.
     func markFailure() { markedFailures.wrappingAdd(1, ordering: .relaxed) }
 
     func takeMarkedFailures() -> Int { markedFailures.exchange(0, ordering: .relaxed) }
+
+    /// The number of error responses that were no failures, since the latest call.
+    func takeRejections() -> Int { rejections.exchange(0, ordering: .relaxed) }
+
+    /// The number of error responses to requests with a key, since the latest call.
+    func takeKeyedRejections() -> Int { keyedRejections.exchange(0, ordering: .relaxed) }
+
+    /// The number of answers whose latency was measured and the sum of these latencies, since the latest call. Of answers
+    /// that come within about a millisecond, one is measured.
+    func takeLatencies() -> (count: Int, nanoseconds: Int64) {
+        let taken = latencies.exchange(0, ordering: .relaxed)
+        return (Int(taken >> 44), Int64(taken & (1 << 44 - 1)) * 1000)
+    }
 
     private func set(_ value: Int) { limit.store(value, ordering: .relaxed) }
 
@@ -184,14 +311,37 @@ final class ClusterMember: Sendable {
         if failuresInARow.load(ordering: .relaxed) != 0 { failuresInARow.store(0, ordering: .relaxed) }
     }
 
-    private func note(_ nanoseconds: Int64?, isAnswer: Bool, at now: Instant) {
+    @inline(never)
+    private func note(_ nanoseconds: Int64?, _ outcome: LatencyAverage.Outcome, at now: Instant) {
         guard let nanoseconds else { return }
         var old = latency.load(ordering: .relaxed)
         while true {
             let average = LatencyAverage(bits: old)
-            let new = average.adding(nanoseconds: nanoseconds, isAnswer: isAnswer, at: now)
+            let new = average.adding(nanoseconds: nanoseconds, outcome, at: now)
             if new == average { return }
             let (isExchanged, found) = latency.weakCompareExchange(expected: old, desired: new.bits, ordering: .relaxed)
+            if isExchanged {
+                // One in about a millisecond, whether it is slow or not: a fair sample.
+                if outcome == .answer, new.ticks != average.ticks || !average.isKnown { sample(nanoseconds) }
+                return
+            }
+            old = found
+        }
+    }
+
+    private func sample(_ nanoseconds: Int64) {
+        // 100 s at most, so that the sum of an interval stays within its bits.
+        let microseconds = UInt64(min(max(0, nanoseconds / 1000), 100_000_000))
+        latencies.wrappingAdd(1 << 44 | microseconds, ordering: .relaxed)
+    }
+
+    @inline(never)
+    private func noteShare(isError: Bool, at now: Instant) {
+        var old = errorShare.load(ordering: .relaxed)
+        while true {
+            let new = ErrorShare(bits: old).adding(isError: isError, at: now).bits
+            if new == old { return }
+            let (isExchanged, found) = errorShare.weakCompareExchange(expected: old, desired: new, ordering: .relaxed)
             if isExchanged { return }
             old = found
         }
@@ -252,16 +402,38 @@ final class MemberLink: CancellationReceiver {
     /// Takes no more requests.
     func retire() { readiness.set(false) }
 
-    /// Counts `count` requests, which the caller must end. Returns the number of requests with them.
-    @discardableResult
+    /// Counts a request of a server without an adaptive limit. The caller must end it.
     @inline(__always)
-    func begin(_ count: Int = 1) -> Int { inFlightCount.wrappingAdd(count, ordering: .relaxed).newValue }
+    func begin() { inFlightCount.wrappingAdd(1, ordering: .relaxed) }
+
+    /// Counts a request that probes its server, whatever the adaptive limit. The caller must end it.
+    func beginProbe() {
+        member.begin()
+        begin()
+    }
+
+    /// Counts as many requests, at most `count`, as the adaptive limit of the server has room for. The caller must end
+    /// them. Returns their number.
+    func begin(upTo count: Int) -> Int {
+        let count = member.begin(upTo: count)
+        inFlightCount.wrappingAdd(count, ordering: .relaxed)
+        return count
+    }
+
+    /// Ends a request that began at `begun` and was answered.
+    @inline(__always)
+    func endAnswered(from begun: Instant, at now: Instant) {
+        inFlightCount.wrappingSubtract(1, ordering: .relaxed)
+        member.answered(from: begun, isMeasured: !isLarge, at: now)
+    }
 
     /// Ends a request that began at `begun`.
+    ///
+    /// - Parameter isMeasured: Whether the time that it took tells something about the server.
     @inline(__always)
-    func end(_ end: ClusterMember.End, from begun: Instant, at now: Instant) {
-        let inFlight = inFlightCount.wrappingSubtract(1, ordering: .relaxed).oldValue
-        member.ended(end, from: begun, isMeasured: !isLarge, inFlight: inFlight, at: now)
+    func end(_ end: ClusterMember.End, from begun: Instant, isMeasured: Bool = true, at now: Instant) {
+        inFlightCount.wrappingSubtract(1, ordering: .relaxed)
+        member.ended(end, from: begun, isMeasured: isMeasured && !isLarge, at: now)
     }
 }
 

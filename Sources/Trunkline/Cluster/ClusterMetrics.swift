@@ -2,8 +2,8 @@
 extension Cluster {
     /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
     public struct Metrics: Sendable, Hashable {
-        /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies. Those in
-        /// progress are among them.
+        /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies, and also
+        /// each of a batch. A subscription is one call, and its moves are none. Calls in progress are among them.
         public var calls = 0
         /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that were
         /// refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.
@@ -74,8 +74,9 @@ extension Cluster {
         /// one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
         public let inFlight: Int
         /// The moving average of the latency by which servers are chosen: see
-        /// ``ClusterOptions/Balancing/leastLoaded``. It begins at 30 ms, approaches the latency within some ten seconds,
-        /// and does not change while only one link is possible. To measure a server, read ``total``.
+        /// ``ClusterOptions/Balancing/leastLoaded``. It is zero before the first response, after the server was ejected or
+        /// lost its links, and while only one link is possible. It decays while the server gets no requests. To measure a
+        /// server, read ``total``.
         public let latencyScore: Duration
         /// The zone of the server; `nil` if it is unknown.
         public let zone: String?
@@ -96,6 +97,7 @@ extension Cluster {
             let (present, draining, closed) = (
                 servers.all, servers.draining.values.sorted { $0.id < $1.id }, servers.closed
             )
+            let drainingByServer = Dictionary(grouping: draining) { $0.member.id }
             let discoveryFailures = servers.discoveryFailures
             let discoveryOutage = servers.discoveryFailingSince.map { loop.now.since($0) } ?? .zero
             var metrics = servers.past
@@ -104,7 +106,7 @@ extension Cluster {
                 for link in server.links { clients.append(await link.link.client.metrics) }
                 var total = closed[server.member.id] ?? Client.Metrics()
                 for client in clients { total.merge(client) }
-                for link in draining where link.member === server.member { total.merge(await link.client.metrics) }
+                for link in drainingByServer[server.member.id] ?? [] { total.merge(await link.client.metrics) }
                 let isClosed = lifecycle >= .closing
                 metrics.servers.append(
                     ServerMetrics(
@@ -113,7 +115,7 @@ extension Cluster {
                         links: isClosed ? 0 : server.links.count,
                         ejections: server.ejections,
                         inFlight: server.links.reduce(0) { $0 + $1.link.inFlight },
-                        latencyScore: .microseconds(Int(server.member.average.microseconds)),
+                        latencyScore: .microseconds(Int(server.member.average.microseconds(at: loop.now))),
                         zone: server.found.zone,
                         clients: clients,
                         total: total
@@ -121,7 +123,8 @@ extension Cluster {
                 )
                 metrics.add(total)
             }
-            for link in draining where !present.contains(where: { $0.member === link.member }) {
+            let isPresent = Set(present.map(\.member.id))
+            for link in draining where !isPresent.contains(link.member.id) {
                 metrics.add(await link.client.metrics)
             }
             metrics.waiting = waiting.waitingCount

@@ -12,10 +12,13 @@ public struct ClusterOptions: Sendable {
     /// How a cluster chooses the server of a request without a key.
     @nonexhaustive
     public enum Balancing: Sendable, Hashable {
-        /// Of two servers drawn at random, the one with the lower product of its requests in flight plus one and its
-        /// average latency. The average follows a slow response at once and a fast one slowly, within about 10 s.
+        /// Of two servers drawn at random, the one with the lower load: its requests in flight plus one, times its average
+        /// latency, divided by the share of its requests that succeed. The average follows a slow response at once and a
+        /// fast one slowly, within about 10 s, and decays while the server gets no requests. A server that has not answered
+        /// yet counts as fast as the other one.
         ///
-        /// The draw follows the weights. This is the policy of Finagle ("P2C, peak EWMA") and Linkerd.
+        /// The draw follows the weights. This is the policy of Finagle ("P2C, peak EWMA") and Linkerd, with the share of
+        /// successes added.
         case leastLoaded
         /// One server after the other, in proportion to the weights.
         case roundRobin
@@ -43,12 +46,13 @@ public struct ClusterOptions: Sendable {
     /// before it is closed. Default 60 s, at least 1 s.
     public var linkIdleTime: Duration = .seconds(60)
 
-    /// The largest number of servers that this cluster uses; `nil` for all. Default `nil`. At least 1.
+    /// The largest number of servers that this cluster uses; `nil` for all. Default 1,000. At least 1.
     ///
     /// With hundreds of servers and clients, links between all of them are a burden. The subset is chosen at random for
     /// each cluster (rendezvous hashing, as in gRFC A68), so that every server is in about equally many subsets, and a
-    /// server that appears or disappears changes at most one member.
-    public var subset: Int?
+    /// server that appears or disappears changes at most one member. The event `servers.subset` says once that the list is
+    /// larger.
+    public var subset: Int? = 1000
 
     /// The zone of this process. Default `nil`: zones do not matter.
     ///
@@ -57,7 +61,8 @@ public struct ClusterOptions: Sendable {
     public var zone: String?
 
     /// How long the share of a server grows, from a tenth to the whole, after it was added, was connected again, or has
-    /// returned from an ejection. Default 10 s. With zero, it has its whole share at once.
+    /// returned from an ejection. Default 10 s. With zero, it has its whole share at once. Of the keys, a growing part goes
+    /// to it.
     public var slowStart: Duration = .seconds(10)
 
     /// When a server that fails is left out; `nil` for never.
@@ -69,12 +74,13 @@ public struct ClusterOptions: Sendable {
     /// The bounds of an adaptive limit of requests in flight to each server; `nil` for none, the default.
     ///
     /// The limit begins at the lower bound, grows by one for every round of successful requests that used at least half
-    /// of it, and shrinks by a tenth, at most once in 100 ms, when a request times out or ``isOverload`` says so. When all
-    /// servers have reached their limits, requests wait in the cluster.
+    /// of it, and shrinks by a tenth, at most once in 100 ms, when a request times out or ``isOverload`` says so. It applies
+    /// to all links of a server together. When all servers have reached their limits, requests wait in the cluster.
     public var adaptiveLimit: ClosedRange<Int>?
 
     /// Whether an error response means that the server has failed, for ``ejection`` and ``balancing``. Default: none
-    /// does. Called on the task of each caller that receives an error response.
+    /// does; then error responses count only if the server has far more of them than the others
+    /// (``Ejection-swift.struct/bySuccessRate``). Called on the task of each caller that receives an error response.
     public var isFailure: (@Sendable (Response) -> Bool)?
 
     /// Whether an error response means that the server is overloaded, for ``adaptiveLimit``. Default: none does.
@@ -91,20 +97,29 @@ extension ClusterOptions {
     /// When a server that fails is left out. The defaults are those of Envoy's outlier detection and gRFC A50.
     ///
     /// An ejected server receives no requests for ``baseTime``, times the number of ejections in a row, at most
-    /// ``maximumTime``, with a random part of a tenth. Then it receives one request. If that succeeds, the server
-    /// returns, with a slow start. At most half of the servers are ejected at the same time, and never the last one that
-    /// is ready. If more than half are ejected or not ready, ejection is suspended, and all ready servers are used. Addresses to
-    /// which this host has no route do not count.
+    /// ``maximumTime``, with a random part of a tenth. Then it receives one request, within the first 5 s one that may be
+    /// performed twice. If that succeeds, or if no request has failed for 10 s, the server returns, with a slow start. At
+    /// most half of the servers are ejected at the same time (``maximumShare``), and never the last one that is ready. If
+    /// more than half are ejected or not ready, ejection is suspended, and all ready servers are used; with a
+    /// ``ClusterOptions/zone`` only if the good servers of this zone and those of the others together are too few. Addresses
+    /// to which this host has no route do not count.
+    ///
+    /// A comparison with the other servers (``bySuccessRate``, ``byLatency``) may be wrong, for example if servers have
+    /// different work. It ejects at most a tenth of the servers, at least one, as in Envoy and gRFC A50.
     public struct Ejection: Sendable, Hashable {
         /// The number of failures in a row after which a server is ejected; `nil` for any. Default 5. At least 1.
         public var consecutiveFailures: Int? = 5
         /// Whether servers are ejected whose share of successful requests is far below that of the others: by more than
-        /// 1.9 standard deviations and 5 percentage points, among at least five servers with 100 requests in 10 s each.
-        /// Default true.
+        /// 1.9 standard deviations and 5 percentage points, among at least five servers with 100 requests in 10 s each. And
+        /// servers whose share of requests that failed or were answered with an error, whatever that means, is at least 50
+        /// percentage points above the median, among at least three servers with 20 requests in 10 s each. Default true.
         public var bySuccessRate = true
         /// Whether servers are ejected whose mean latency is more than five times the median of all servers, and at least
         /// 10 ms longer, among at least three servers with 20 responses in 10 s each. Default true.
         public var byLatency = true
+        /// The largest share of the servers that are ejected at the same time, at least one of two or more. Default 0.5.
+        /// Clamped to 0...0.5. With 0, no server is ejected.
+        public var maximumShare = 0.5
         /// The duration of the first ejection. Default 30 s, at least 1 s.
         public var baseTime: Duration = .seconds(30)
         /// The longest duration of an ejection. Default 5 min.

@@ -4,14 +4,19 @@ struct ClusterServers {
     struct Server {
         let member: ClusterMember
         var found: ClusterEndpoint
+        /// Links are added and removed with `add` and `removeLink` of `ClusterServers`.
         var links: [Link] = []
         /// When its share began to grow; `nil` if it has its whole share.
         var slowStart: Instant?
         /// Why its latest attempt failed or its latest link ended.
         var lastReport: DisconnectReport?
+        /// Whether no link has been ready since an attempt to connect failed.
+        var hasFailedToConnect = false
         /// When it is removed at the latest, because it is no longer in the list; `nil` if it is. Until then it serves
         /// unless another server is ready.
-        var leavesBy: Instant?
+        fileprivate(set) var leavesBy: Instant?
+        /// Whether it has not been ready yet, and no attempt to connect has failed.
+        var isNew = true
         /// The latest ejection; `nil` if the server serves.
         var ejection: (until: Instant, reason: OutlierRules.Reason)?
         /// When it was ejected; `nil` if it serves.
@@ -22,8 +27,17 @@ struct ClusterServers {
         /// Whether a link for ordinary requests is ready.
         var isReady: Bool { links.contains { $0.isReady && !$0.link.isLarge } }
 
+        /// Whether its first attempt to connect is under way, and it is in the list.
+        var isAwaited: Bool { isNew && leavesBy == nil }
+
+        /// Whether it is in the list, and not on a network to which this host has no route.
+        var mayBeReadySoon: Bool { leavesBy == nil && lastReport?.isWithoutRoute != true }
+
         /// The number of links of one kind, ready or not.
         func count(large: Bool) -> Int { links.count { $0.link.isLarge == large } }
+
+        /// Whether a link is ready, or may be after the attempt to connect that is under way.
+        var works: Bool { isReady || !hasFailedToConnect }
     }
 
     /// A link to a server.
@@ -38,8 +52,12 @@ struct ClusterServers {
         var idleCounts = LinkCounts()
     }
 
-    /// In the order in which they were found.
+    /// In the order in which they were found, which is that of their numbers.
     var all: [Server] = []
+    /// The number of servers that are no longer in the list.
+    private(set) var leavingCount = 0
+    /// The number of servers that took requests before the first of these was left out of the list.
+    var wantedCount = 0
     /// Links that take no requests any more and finish those that they have.
     var draining: [UInt64: MemberLink] = [:]
     /// The latest complete list.
@@ -48,12 +66,19 @@ struct ClusterServers {
     var discoveryError: (any Error)?
     /// How often the discovery has failed.
     var discoveryFailures = 0
+    /// Whether it was told that the list is larger than the subset, and that answers of the discovery rotate.
+    var (hasToldSubset, hasToldRotation) = (false, false)
+    /// Whether a server that only earlier answers of the discovery had has lost its link, and an attempt to connect to it has
+    /// failed.
+    var hasLostEarlierAnswer = false
     /// Since when the discovery has been failing; `nil` while it works.
     var discoveryFailingSince: Instant?
     /// What closed clients of the servers in use have counted, by the number of the server.
     var closed: [UInt64: Client.Metrics] = [:]
     /// What clients of removed servers have counted. After the end of the cluster, its last metrics.
     var past = Cluster.Metrics()
+    /// The server of each link that is not draining, by their numbers.
+    private var members: [UInt64: UInt64] = [:]
     private var lastNumber: UInt64 = 0
 
     mutating func nextNumber() -> UInt64 {
@@ -64,7 +89,32 @@ struct ClusterServers {
     /// The servers of the latest list that are in use.
     var current: [ClusterEndpoint] { all.filter { $0.leavesBy == nil }.map(\.found) }
 
-    func index(of member: UInt64) -> Int? { all.firstIndex { $0.member.id == member } }
+    func index(of member: UInt64) -> Int? {
+        var (low, high) = (0, all.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if all[middle].member.id < member { low = middle + 1 } else { high = middle }
+        }
+        return low < all.count && all[low].member.id == member ? low : nil
+    }
+
+    /// Notes until when a server that is no longer in the list serves at most; `nil` if it is in the list.
+    mutating func setLeaving(_ index: Int, by latest: Instant?) {
+        leavingCount += (latest == nil ? 0 : 1) - (all[index].leavesBy == nil ? 0 : 1)
+        all[index].leavesBy = latest
+    }
+
+    mutating func remove(at index: Int) -> Server {
+        let server = all.remove(at: index)
+        if server.leavesBy != nil { leavingCount -= 1 }
+        for link in server.links { members[link.link.id] = nil }
+        return server
+    }
+
+    mutating func removeAll() {
+        (all, draining, closed, members) = ([], [:], [:], [:])
+        leavingCount = 0
+    }
 
     /// Counts what a client of `member` has counted, which is closed now.
     mutating func count(_ metrics: Client.Metrics, of member: UInt64) {
@@ -76,10 +126,19 @@ struct ClusterServers {
 
     /// A link that is not draining.
     func link(_ id: UInt64) -> Link? {
-        for server in all {
-            if let link = server.links.first(where: { $0.link.id == id }) { return link }
-        }
-        return nil
+        guard let member = members[id], let index = index(of: member) else { return nil }
+        return all[index].links.first { $0.link.id == id }
+    }
+
+    mutating func add(_ link: MemberLink, at index: Int) {
+        all[index].links.append(Link(link: link))
+        members[link.id] = link.member.id
+    }
+
+    mutating func removeLink(_ place: Int, at index: Int) -> Link {
+        let link = all[index].links.remove(at: place)
+        members[link.link.id] = nil
+        return link
     }
 
     /// Every link whose client is not closed, oldest first.

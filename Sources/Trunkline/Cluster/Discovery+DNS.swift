@@ -17,6 +17,12 @@ extension Discovery {
     /// has no address of a family is no failure. If both look-ups fail, or there are no addresses, the cluster keeps its
     /// list, and the error is a ``TransportError`` with the code `nameResolutionFailed` or `timedOut`.
     ///
+    /// Some name servers answer with a part of the addresses, another one each time. If answers of the same length leave out
+    /// an address for the second time within 5 min and bring back another, a server stays in use after the answers have left
+    /// it out: for at least 5 min after the latest answer that had it, and longer if each answer has a small part, at most
+    /// 30 min; but only until an attempt to connect to it fails. The event `discovery.rotating` says so once. Ten minutes
+    /// after the last such answer, each answer is the whole list again.
+    ///
     /// - Parameters:
     ///   - endpoint: The name, for example that of a headless service in Kubernetes, and the port of every server:
     ///     `"orders.svc:7000"`. With `tls://`, each server's certificate must be valid for the name. An endpoint that is not
@@ -27,6 +33,7 @@ extension Discovery {
         guard case .host(let name, let port) = endpoint.target else { return .static([ClusterEndpoint(endpoint)]) }
         return Discovery(name: "the addresses of \(name.withoutCredentials.escaped())") { receiver in
             var (pace, known) = (DiscoveryPace(receiver), KnownAddresses())
+            var earlier = RotatingAnswers<Endpoint, ClusterEndpoint>()
             // An address has one family, which is then not a matter of choice.
             let families = literalBytes(name) == nil ? families.members : AddressFamilies.all.members
             while !Task.isCancelled {
@@ -40,7 +47,8 @@ extension Discovery {
                 let failure = known.take(answer)
                 if answer.failure == nil {
                     let sibling = known.isOfOneServer ? name : nil
-                    receiver.found(known.all.map { ClusterEndpoint($0, named: name, like: endpoint, sibling: sibling) })
+                    let servers = known.all.map { ClusterEndpoint($0, named: name, like: endpoint, sibling: sibling) }
+                    receiver.found(servers, after: &earlier)
                 }
                 if let failure { receiver.failed(failure) }
                 await pace.wait(

@@ -13,7 +13,7 @@ extension Discovery {
     ///
     /// | Field | Property | Values |
     /// |---|---|---|
-    /// | `weight` | ``ClusterEndpoint/weight`` | a number of at least 0; default 1 |
+    /// | `weight` | ``ClusterEndpoint/weight`` | 0, or a number from 0.000001 to 1000000; default 1 |
     /// | `zone` | ``ClusterEndpoint/zone`` | a text without spaces |
     /// | `name` | ``ClusterEndpoint/serverName`` | the name in the TLS certificate |
     /// | any other | ``ClusterEndpoint/metadata`` | a text without spaces, or nothing |

@@ -14,10 +14,10 @@ extension Discovery {
     /// - **Metadata**: `target`, without the final dot, and `priority`.
     ///
     /// The targets are looked up like the name of ``dns(_:families:)``, and everything is asked again at the same
-    /// intervals. The name server is given 10 s, and so are the look-ups of the targets. If the look-up of a target, or of
-    /// one family of it, fails, the addresses that it found before are used, if there are any. After any failure, the
-    /// question is repeated as after a failure of ``dns(_:families:)``: of one that concerns a part, if some addresses were
-    /// found.
+    /// intervals. Answers with a part of the servers are treated in the same way. The name server is given 10 s, and so
+    /// are the look-ups of the targets. If the look-up of a target, or of one family of it, fails, the addresses that it
+    /// found before are used, if there are any. After any failure, the question is repeated as after a failure of
+    /// ``dns(_:families:)``: of one that concerns a part, if some addresses were found.
     ///
     /// If there are no records, or none of the targets has an address, the cluster keeps its list. The error is a
     /// ``TransportError`` with the code `nameResolutionFailed` or `timedOut`. The same error reports a target of ".",
@@ -67,6 +67,9 @@ struct SRVServers {
     private let kind: Endpoint
     /// The addresses that were found for each target of the latest records.
     private var known: [String: KnownAddresses] = [:]
+    /// The servers of the latest answers, all with the same priority.
+    private var earlier = RotatingAnswers<Endpoint, ClusterEndpoint>()
+    private var priority: UInt16?
     private let families: Set<AddressFamily>
 
     init(of name: String, isSecured: Bool, _ families: AddressFamilies = .all) {
@@ -90,7 +93,10 @@ struct SRVServers {
                 (failure, hasFound) = await look(up: Set(records.map(\.record.target)), on: receiver.loop)
                 if Task.isCancelled { return }
                 let servers = servers(of: records)
-                if !servers.isEmpty { receiver.found(servers) }
+                // Servers of another priority take no part.
+                let latest = exchange(&priority, with: records.first?.record.priority)
+                if latest != priority { earlier = RotatingAnswers() }
+                if !servers.isEmpty { receiver.found(servers, after: &earlier) }
             } catch {
                 failure = error
             }

@@ -47,6 +47,9 @@ struct EndpointList: Equatable, Sendable {
                     throw refuse("the weight \"\(value.escaped())\" is not a number from 0 on")
                 }
                 server.weight = weight
+                guard server.hasUsableWeight else {
+                    throw refuse("the weight \"\(value.escaped())\" is not 0 or from 0.000001 to 1000000")
+                }
             case "zone":
                 guard !value.isEmpty else { throw refuse("the zone is empty") }
                 server.zone = value

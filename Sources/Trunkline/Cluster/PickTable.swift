@@ -35,6 +35,16 @@ final class PickTable: Sendable {
 
     /// What a caller wants.
     struct Wish {
+        /// Whether a request may be the probe of a server that is left out.
+        enum Probing {
+            /// It proves nothing.
+            case never
+            /// If no other was, for a while.
+            case last
+            /// At once: it may be performed twice.
+            case first
+        }
+
         let now: Instant
         /// The hash of the key of the request; `nil` without a key.
         var key: UInt64?
@@ -42,9 +52,10 @@ final class PickTable: Sendable {
         var excluded: [UInt64] = []
         /// Whether the request wants a link for large ones.
         var isLarge = false
+        var probing = Probing.last
     }
 
-    /// The servers of this zone come first.
+    /// The servers of this zone come first. Servers without weight are left out if another one is ready.
     private let seats: [Seat]
     /// The number of servers of this zone, 0 if zones do not matter.
     private let localCount: Int
@@ -61,16 +72,21 @@ final class PickTable: Sendable {
     /// Servers that wait for a probe.
     private let probes: [Seat]
     private let slowStart: Duration
+    /// Whether a server has only a part of its share.
+    private let isStarting: Bool
     /// Whether servers have adaptive limits.
     private let isLimited: Bool
     /// Whether servers may have links for large requests.
     private let hasLargeLinks: Bool
+    /// The requests in flight of all servers.
+    private let load = LoadSum()
 
     /// An empty table.
     init() {
         (seats, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
         turn = Atomic(0)
-        (ring, places, slowStart, isLimited, hasLargeLinks) = (ClusterRing([]), [], .zero, false, false)
+        (ring, places, slowStart, isStarting) = (ClusterRing([]), [], .zero, false)
+        (isLimited, hasLargeLinks) = (false, false)
         only = nil
     }
 
@@ -88,13 +104,14 @@ final class PickTable: Sendable {
         _ ring: ClusterRing,
         turn: UInt64
     ) {
-        let seats = localShare == nil ? seats : seats.filter(\.isLocal) + seats.filter { !$0.isLocal }
+        let hasWeight = seats.contains { $0.weight > 0 }
+        var seats = hasWeight ? seats.filter { $0.weight > 0 } : seats
+        if localShare != nil { seats = seats.filter(\.isLocal) + seats.filter { !$0.isLocal } }
         self.seats = seats
-        self.probes = probes
+        self.probes = hasWeight ? probes.filter { $0.weight > 0 } : probes
         self.localShare = localShare ?? 1
         localCount = localShare == nil ? 0 : seats.count(where: \.isLocal)
-        var weights = seats.map { $0.weight > 0 ? $0.weight : 0 }
-        if weights.allSatisfy({ $0 == 0 }) { weights = weights.map { _ in 1 } }
+        let weights = seats.map { hasWeight ? $0.weight : 1 }
         if weights.contains(where: { $0 != weights[0] }) {
             var sum = 0.0
             sums = weights.map { weight in
@@ -110,10 +127,11 @@ final class PickTable: Sendable {
         let byHash = Dictionary(seats.indices.map { (seats[$0].member.hash, $0) }) { first, _ in first }
         places = ring.members.map { byHash[$0.hash] ?? -1 }
         slowStart = options.slowStart
+        isStarting = seats.contains { $0.slowStart != nil }
         isLimited = options.adaptiveLimit != nil
         hasLargeLinks = options.largeLinks > 0
         let mayGrow = options.linksPerEndpoint.upperBound > 1
-        let hasChoice = seats.count != 1 || !probes.isEmpty || isLimited || mayGrow
+        let hasChoice = seats.count != 1 || !self.probes.isEmpty || isLimited || mayGrow
         only = hasChoice ? nil : seats[0].link
     }
 
@@ -125,19 +143,38 @@ final class PickTable: Sendable {
     /// The number of servers.
     var count: Int { seats.count }
 
+    /// The sum of the weights of the servers.
+    var totalWeight: Double { sums?.last ?? Double(seats.count) }
+
+    /// The number of requests that the servers can take now; `nil` for any number.
+    var room: Int? {
+        if seats.isEmpty { return probes.count }
+        guard isLimited else { return nil }
+        return seats.reduce(probes.count) {
+            $0.addingClamped(max(0, $1.member.maximumInFlight - $1.member.inFlight))
+        }
+    }
+
     // MARK: Choosing
 
     /// Chooses a link and counts a request on it. Returns `nil` if no server can take a request.
     @inline(__always)
     func pick(_ wish: Wish, using generator: inout SeededGenerator) -> MemberLink? {
         if !probes.isEmpty, let link = probe(wish) {
-            link.begin()
+            link.beginProbe()
             return link
         }
-        guard let seat = choose(wish, using: &generator) else { return nil }
-        guard let link = wish.isLarge && hasLargeLinks ? seat.linkForLarge : seat.leastLoadedLink else { return nil }
-        link.begin()
-        return link
+        while let seat = choose(wish, using: &generator) {
+            let link = wish.isLarge && hasLargeLinks ? seat.linkForLarge : seat.leastLoadedLink
+            guard let link else { return nil }
+            if !isLimited {
+                link.begin()
+                return link
+            }
+            // Another thread may have taken the last place meanwhile.
+            if link.begin(upTo: 1) > 0 { return link }
+        }
+        return nil
     }
 
     /// The only link of the only server; `nil` if there is a choice. Its requests are not counted or measured, because
@@ -155,8 +192,14 @@ final class PickTable: Sendable {
     }
 
     private func probe(_ wish: Wish) -> MemberLink? {
-        for probe in probes where !wish.excluded.contains(probe.member.id) {
-            if let link = probe.leastLoadedLink, probe.member.takeProbe(at: wish.now) { return link }
+        guard wish.probing != .never else { return nil }
+        let isRepeatable = wish.probing == .first
+        for probe in probes where probe.member.mayTakeProbe(at: wish.now, isRepeatable: isRepeatable) {
+            if !wish.excluded.contains(probe.member.id), let link = probe.leastLoadedLink,
+                probe.member.takeProbe(at: wish.now, isRepeatable: isRepeatable)
+            {
+                return link
+            }
         }
         return nil
     }
@@ -168,15 +211,16 @@ final class PickTable: Sendable {
         if let key = wish.key { return choose(wish, byKey: key) }
         let range = drawRange(using: &generator)
         if let turns { return choose(wish, by: turns, in: range, using: &generator) }
+        if isStarting { return chooseWhileStarting(wish, in: range, using: &generator) }
         let (first, second) = drawTwo(in: range, using: &generator)
-        let chosen = better(of: seats[first], seats[second], wish)
-        return chosen ?? scan(from: first, wish)
+        if let chosen = better(of: seats[first], seats[second], wish) { return chosen }
+        return drawUsable(from: range, wish, using: &generator)
     }
 
     /// Whether a server may be chosen.
     @inline(__always)
     private func isUsable(_ seat: Seat, _ wish: Wish) -> Bool {
-        if isLimited, seat.inFlight >= seat.member.maximumInFlight { return false }
+        if isLimited, seat.member.inFlight >= seat.member.maximumInFlight { return false }
         return (wish.excluded.isEmpty || !wish.excluded.contains(seat.member.id)) && seat.isReady
     }
 
@@ -184,30 +228,86 @@ final class PickTable: Sendable {
     private func better(of a: Seat, _ b: Seat, _ wish: Wish) -> Seat? {
         guard isUsable(a, wish) else { return isUsable(b, wish) ? b : nil }
         guard isUsable(b, wish) else { return a }
+        if a.member.errors == .none, b.member.errors == .none,
+            let x = a.member.average.freshMicroseconds(at: wish.now),
+            let y = b.member.average.freshMicroseconds(at: wish.now)
+        {
+            return Float(a.inFlight + 1) * x <= Float(b.inFlight + 1) * y ? a : b
+        }
+        return lessLoaded(a, b, at: wish.now)
+    }
+
+    /// Returns the server with the lower load, whatever is known of both.
+    @inline(never)
+    private func lessLoaded(_ a: Seat, _ b: Seat, at now: Instant) -> Seat {
         let (x, y) = (a.member.average, b.member.average)
         let (inFlightA, inFlightB) = (a.inFlight, b.inFlight)
-        // A server that was slow would never be chosen again as long as the other one is idle.
-        let (isStaleA, isStaleB) = (
-            inFlightA == 0 && x.isStale(at: wish.now), inFlightB == 0 && y.isStale(at: wish.now)
-        )
-        if isStaleA != isStaleB { return isStaleA ? a : b }
-        var (loadA, loadB) = (Float(inFlightA + 1) * x.microseconds, Float(inFlightB + 1) * y.microseconds)
-        if let since = a.slowStart { loadA /= share(since, wish.now) }
-        if let since = b.slowStart { loadB /= share(since, wish.now) }
+        var (loadA, loadB) = (Float(inFlightA + 1), Float(inFlightB + 1))
+        // A server that has not answered yet counts as fast as the other one.
+        if x.isKnown, y.isKnown {
+            // A server that was slow would never be chosen again as long as the other one is idle.
+            let (isStaleA, isStaleB) = (
+                inFlightA == 0 && x.isStale(at: now), inFlightB == 0 && y.isStale(at: now)
+            )
+            if isStaleA != isStaleB { return isStaleA ? a : b }
+            loadA *= x.microseconds(at: now)
+            loadB *= y.microseconds(at: now)
+        }
+        let (errorsA, errorsB) = (a.member.errors, b.member.errors)
+        if errorsA != .none { loadA /= 1 - errorsA.share(at: now) }
+        if errorsB != .none { loadB /= 1 - errorsB.share(at: now) }
         return loadA <= loadB ? a : b
+    }
+
+    /// Chooses like `choose`, but leaves a server that starts slowly out of as many draws as its share says.
+    private func chooseWhileStarting(
+        _ wish: Wish,
+        in range: Range<Int>,
+        using generator: inout SeededGenerator
+    ) -> Seat? {
+        // One number for all draws: further ones are no further chances.
+        let number = Float(generator.nextUnit())
+        func takesPart(_ seat: Seat) -> Bool { seat.slowStart.map { number < share($0, wish.now) } ?? true }
+        var (first, second) = drawTwo(in: range, using: &generator)
+        for _ in 0..<3 where !takesPart(seats[first]) || !takesPart(seats[second]) {
+            (first, second) = drawTwo(in: range, using: &generator)
+        }
+        let (a, b) = (seats[first], seats[second])
+        if takesPart(a) != takesPart(b) {
+            let seat = takesPart(a) ? a : b
+            if isUsable(seat, wish) { return seat }
+        }
+        if let chosen = better(of: a, b, wish) { return chosen }
+        return drawUsable(from: range, wish, using: &generator)
     }
 
     private func share(_ since: Instant, _ now: Instant) -> Float {
         Float(SlowStart.share(since: since, at: now, over: slowStart))
     }
 
-    /// Returns the first server from an index on that may be chosen, in this zone and then in the others.
-    private func scan(from first: Int, _ wish: Wish) -> Seat? {
-        for offset in seats.indices {
-            let seat = seats[(first + offset) % seats.count]
-            if isUsable(seat, wish) { return seat }
+    /// Draws a server that may be chosen: if there is one, from `range`, and otherwise from the other zones.
+    ///
+    /// Looks at every server, for the rare case that those that were drawn may not be chosen. The next one in the list
+    /// would not do: the neighbor of a server that is full would get its share, too.
+    private func drawUsable(from range: Range<Int>, _ wish: Wish, using generator: inout SeededGenerator) -> Seat? {
+        if let seat = drawUsable(in: range, wish, using: &generator) { return seat }
+        let before = drawUsable(in: 0..<range.lowerBound, wish, using: &generator)
+        return before ?? drawUsable(in: range.upperBound..<seats.count, wish, using: &generator)
+    }
+
+    /// Draws two of the servers that may be chosen, in proportion to their weights, and returns the less loaded one.
+    private func drawUsable(in range: Range<Int>, _ wish: Wish, using generator: inout SeededGenerator) -> Seat? {
+        var (sum, first, second) = (0.0, Int?.none, Int?.none)
+        for index in range where isUsable(seats[index], wish) {
+            let weight = weight(of: index)
+            sum += weight
+            // Each replaces the earlier ones with the share that it has of their sum, so that all have their share at the
+            // end.
+            if first == nil || generator.nextUnit() * sum < weight { first = index }
+            if second == nil || generator.nextUnit() * sum < weight { second = index }
         }
-        return nil
+        guard let first, let second else { return nil }
+        return better(of: seats[first], seats[second], wish) ?? seats[first]
     }
 
     private func choose(
@@ -218,42 +318,51 @@ final class PickTable: Sendable {
     ) -> Seat? {
         // A server that starts slowly lets turns pass. After a few turns, the last one that did is good.
         var passed: Seat?
-        var last = generator.nextIndex(below: seats.count)
         for _ in 0..<2 * seats.count {
             let turn = turn.wrappingAdd(1, ordering: .relaxed).oldValue
             guard let index = turns[turn] else { continue }
-            last = index
             guard range.contains(index), isUsable(seats[index], wish) else { continue }
             guard let since = seats[index].slowStart, Float(generator.nextUnit()) > share(since, wish.now) else {
                 return seats[index]
             }
             passed = seats[index]
         }
-        if let passed { return passed }
-        // In this zone, if it was drawn and one of its servers can be chosen.
-        return scan(from: range.contains(last) ? last : range.lowerBound + last % range.count, wish)
+        return passed ?? drawUsable(from: range, wish, using: &generator)
     }
 
     private func choose(_ wish: Wish, byKey key: UInt64) -> Seat? {
-        let total = seats.reduce(0) { $0 + $1.inFlight }
-        let whole = sums?.last ?? Double(seats.count)
+        // Added up only if a server is in use: most keys belong to one that is not, if there are many servers.
+        var sum: Int?
         let place = ring.ring.member(for: key) { place in
             let index = places[place]
             guard index >= 0 else { return false }
             let seat = seats[index]
             guard isUsable(seat, wish) else { return false }
+            // Of a server that starts slowly, the same keys at first, and more of them later.
+            if let since = seat.slowStart {
+                var generator = SeededGenerator(seed: key ^ seat.member.hash)
+                if Float(generator.nextUnit()) >= self.share(since, wish.now) { return false }
+            }
             let inFlight = seat.inFlight
             if inFlight == 0 { return true }
-            var share = weight(of: index) / whole
-            if let since = seat.slowStart { share *= Double(self.share(since, wish.now)) }
+            let share = weight(of: index) / totalWeight
+            let total = sum ?? load.value(at: wish.now, of: seats)
+            sum = total
             return inFlight < HashRing.bound(total: total, share: share, factor: 1.25)
         }
+        load.countPick(of: seats)
         // If all servers have more than their share, the first one on the ring that takes requests.
         let chosen = place.flatMap { isUsable(at: places[$0], wish) ? $0 : nil }
         let index = chosen ?? ring.ring.member(for: key) { isUsable(at: places[$0], wish) }
         if let index, isUsable(at: places[index], wish) { return seats[places[index]] }
-        // A server without weight is not on the ring.
-        return scan(from: Int(key % UInt64(seats.count)), wish)
+        // Servers without weight are not on the ring. The one with the highest score that follows from the key and the
+        // server (rendezvous hashing).
+        return seats.lazy.filter { self.isUsable($0, wish) }.max { Self.score(of: $0, key) < Self.score(of: $1, key) }
+    }
+
+    private static func score(of seat: Seat, _ key: UInt64) -> UInt64 {
+        var generator = SeededGenerator(seed: seat.member.hash ^ key)
+        return generator.next()
     }
 
     private func isUsable(at index: Int, _ wish: Wish) -> Bool { index >= 0 && isUsable(seats[index], wish) }

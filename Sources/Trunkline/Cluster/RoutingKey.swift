@@ -38,7 +38,7 @@ public struct Hedge: Sendable, Hashable {
 
     let delay: Delay
 
-    /// A second copy after a fixed time. A negative time counts as zero.
+    /// A second copy when the first has been on a server for a fixed time. A negative time counts as zero.
     public static func after(_ delay: Duration) -> Hedge { Hedge(delay: .fixed(max(.zero, delay))) }
 
     /// A second copy after the time within which this share of the hedged requests of the last 10 s to 20 s was answered.

@@ -2,6 +2,10 @@ import Synchronization
 
 /// The calls that wait until a server of the cluster can take a request, in the order in which they came.
 ///
+/// After an outage, or at the beginning, thousands may wait for the first server that is ready. They would all go to it. So
+/// it gets a few at first (`CrowdRelease`), and the others go on when all servers are ready that are expected to be, or a
+/// part of them after each moment.
+///
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer, and in the deinitializer.
 final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable {
     /// Why a wait ended.
@@ -16,6 +20,18 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         case closed
     }
 
+    /// What the servers offer to the calls that wait.
+    enum Offer: Equatable {
+        /// No server takes a request.
+        case nothing
+        /// Only so many requests can be taken now, or none.
+        case some(Int)
+        /// Any number of requests can be taken.
+        case servers
+        /// The same, by so many servers, and more are expected to be ready soon. These have so large a share of the weights.
+        case someServers(Int, share: Double)
+    }
+
     private struct State {
         var waiters: [UInt64: Continuation<End>] = [:]
         /// The numbers of the waiters, lowest first, and some of earlier ones.
@@ -24,8 +40,9 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         /// Callers that want to know when there is a server.
         var connecting: [UInt64: Continuation<End>] = [:]
         var lastNumber: UInt64 = 0
-        /// Whether the table has servers.
-        var isReady = false
+        var offer = Offer.nothing
+        /// Lets the calls go on part by part.
+        var release: CrowdRelease?
         /// Whether further callers of `waitForServer` are refused.
         var isDraining = false
         /// Whether everyone is refused.
@@ -50,6 +67,12 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             }
         }
 
+        /// When the first deadline comes, or more calls go on.
+        var earliest: Instant? {
+            guard let moment = release?.moment else { return deadlines.earliest }
+            return min(moment, deadlines.earliest ?? .distantFuture)
+        }
+
         /// Removes the waiter that came first.
         mutating func takeFirst() -> Continuation<End>? {
             while let first = line.first {
@@ -57,6 +80,46 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
                 if let waiter = waiters.removeValue(forKey: first.key) { return waiter }
             }
             return nil
+        }
+
+        /// Removes up to `count` waiters that came first.
+        mutating func takeFirst(_ count: Int) -> [Continuation<End>] {
+            if count >= waiters.count { return takeAll() }
+            var taken: [Continuation<End>] = []
+            while taken.count < count, let first = takeFirst() { taken.append(first) }
+            return taken
+        }
+
+        /// Removes the waiters whose deadline is not after `latest`.
+        mutating func takeDue(at latest: Instant) -> [Continuation<End>] {
+            var taken: [Continuation<End>] = []
+            while let id = deadlines.popDue(at: latest) {
+                if let waiter = waiters.removeValue(forKey: id.number) { taken.append(waiter) }
+            }
+            return taken
+        }
+
+        /// Removes the waiters that may go on, now that servers are ready.
+        mutating func takeReleased(at now: Instant) -> [Continuation<End>] {
+            let (servers, share): (Int, Double)
+            switch offer {
+            case .nothing: return []
+            case .some(let count): return takeFirst(count)
+            case .servers:
+                release = nil
+                return takeAll()
+            case .someServers(let count, let part): (servers, share) = (count, part)
+            }
+            guard !waiters.isEmpty else {
+                release = nil
+                return []
+            }
+            var current = release ?? CrowdRelease(at: now)
+            var taken = takeFirst(current.next(of: waiters.count, to: servers, share: share, at: now))
+            // These would not live to see their turn.
+            taken += takeDue(at: current.moment.advanced(by: CrowdRelease.interval))
+            release = waiters.isEmpty ? nil : current
+            return taken
         }
 
         /// Removes all waiters, oldest first.
@@ -139,7 +202,7 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             let end = state.withLock { state -> End? in
                 if state.isDraining { return .closed }
                 if cancellation.isRequested { return .cancelled }
-                if state.isReady { return .ready }
+                if state.offer != .nothing { return .ready }
                 state.connecting[number] = continuation
                 return nil
             }
@@ -159,22 +222,36 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
 
     // MARK: For the cluster
 
-    /// The table has changed. If it has servers, all calls go on.
-    func tableChanged(isEmpty: Bool) {
-        let (waiters, hadDeadline) = state.withLock { state -> ([Continuation<End>], Bool) in
-            state.isReady = !isEmpty
-            if isEmpty { return ([], false) }
+    /// The servers have changed. Lets as many calls go on as they can take.
+    func serversChanged(_ offer: Offer) {
+        let now = loop.now
+        typealias Changes = (connecting: [Continuation<End>], waiters: [Continuation<End>], isRearmed: Bool)
+        let changes = state.withLock { state -> Changes in
+            state.offer = offer
+            if offer == .nothing {
+                state.release = nil
+                return ([], [], false)
+            }
+            let earliest = state.earliest
             chances.wrappingAdd(1, ordering: .sequentiallyConsistent)
-            count.store(0, ordering: .relaxed)
-            let hadDeadline = state.deadlines.earliest != nil
-            return (state.takeConnecting() + state.takeAll(), hadDeadline)
+            let waiters = state.takeReleased(at: now)
+            count.store(state.waiters.count, ordering: .relaxed)
+            return (state.takeConnecting(), waiters, state.earliest != earliest)
         }
-        for waiter in waiters { waiter.resume(returning: .ready) }
-        if hadDeadline { armSoon() }
+        for waiter in changes.connecting + changes.waiters { waiter.resume(returning: .ready) }
+        if changes.isRearmed { armSoon() }
     }
 
-    /// A request has ended, so that a server below its limit can take the next one. Also when a call that was woken for
-    /// that has gone on.
+    /// A call that was woken has gone on. It may have left room for the next one, or have ended without taking any.
+    func passOn() {
+        // With enough room for all, each is woken in its turn.
+        let isNext = state.withLock { state in
+            if case .some = state.offer { true } else { false }
+        }
+        if isNext { requestEnded() }
+    }
+
+    /// A request has ended, so that a server below its limit can take the next one.
     func requestEnded() {
         if count.load(ordering: .sequentiallyConsistent) == 0 {
             chances.wrappingAdd(1, ordering: .sequentiallyConsistent)
@@ -182,7 +259,7 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             if count.load(ordering: .sequentiallyConsistent) == 0 { return }
         }
         let waiter = state.withLock { state in
-            let waiter = state.isReady ? state.takeFirst() : nil
+            let waiter = state.offer == .nothing ? nil : state.takeFirst()
             count.store(state.waiters.count, ordering: .relaxed)
             return waiter
         }
@@ -201,7 +278,7 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
     /// Refuses every further call, and ends those that wait.
     func close() {
         let waiters = state.withLock { state in
-            (state.isDraining, state.isClosed) = (true, true)
+            (state.isDraining, state.isClosed, state.release) = (true, true, nil)
             count.store(0, ordering: .relaxed)
             return state.takeConnecting() + state.takeAll()
         }
@@ -230,22 +307,22 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
 
     func timerFired() {
         let now = loop.turnTime
-        let expired = state.withLock { state in
-            var expired: [Continuation<End>] = []
-            while let id = state.deadlines.popDue(at: now) {
-                if let waiter = state.waiters.removeValue(forKey: id.number) { expired.append(waiter) }
-            }
+        let (expired, released) = state.withLock { state in
+            let expired = state.takeDue(at: now)
+            let isDue = state.release.map { $0.moment <= now } ?? false
+            let released = isDue ? state.takeReleased(at: now) : []
             count.store(state.waiters.count, ordering: .relaxed)
-            return expired
+            return (expired, released)
         }
         for waiter in expired { waiter.resume(returning: .expired) }
+        for waiter in released { waiter.resume(returning: .ready) }
         arm()
     }
 
     private func armSoon() { loop.schedule(LoopClosure { [self] in arm() }) }
 
     private func arm() {
-        let earliest = state.withLock { $0.deadlines.earliest }
+        let earliest = state.withLock { $0.earliest }
         if timer == nil, earliest == nil { return }
         let timer = self.timer ?? LoopTimer(target: self)
         self.timer = timer

@@ -36,6 +36,9 @@ extension SocketEventLoop {
         var processorTimes = ProcessorTimes()
         var delayReceivers = LoopDelayReceivers()
         var jobs: [Job] = []
+        /// Jobs from before `jobs`, of which those from `nextJob` on have not run. Empty unless a turn had too many.
+        var begunJobs: [Job] = []
+        var nextJob = 0
         var work: [any LoopWork] = []
         var atEndOfTurn: [any LoopWork] = []
         var inNextTurn: [any LoopWork] = []
@@ -52,7 +55,9 @@ extension SocketEventLoop {
         var spareJobs: [Job] = []
 
         /// Whether there is something to do in the next turn, whatever happens until then.
-        var hasWork: Bool { !(jobs.isEmpty && work.isEmpty && atEndOfTurn.isEmpty && inNextTurn.isEmpty) }
+        var hasWork: Bool { hasJobs || !(work.isEmpty && atEndOfTurn.isEmpty && inNextTurn.isEmpty) }
+
+        var hasJobs: Bool { !(jobs.isEmpty && begunJobs.isEmpty) }
 
         mutating func takeWork() -> [any LoopWork] {
             defer { swap(&work, &spareWork) }
@@ -64,9 +69,11 @@ extension SocketEventLoop {
             return exchange(&atEndOfTurn, with: [])
         }
 
-        mutating func takeJobs() -> [Job] {
+        /// Takes the jobs that are next, and the index of the first one that has not run.
+        mutating func takeJobs() -> (jobs: [Job], next: Int) {
+            if !begunJobs.isEmpty { return (exchange(&begunJobs, with: []), exchange(&nextJob, with: 0)) }
             defer { swap(&jobs, &spareJobs) }
-            return exchange(&jobs, with: [])
+            return (exchange(&jobs, with: []), 0)
         }
     }
 

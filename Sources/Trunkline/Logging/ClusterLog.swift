@@ -173,15 +173,30 @@ struct ClusterLogRules: Sendable {
                 .warning,
                 "\(bad) of \(LogText.count(count, "server")) are left out or not ready: all ready servers are used, and none is left out"
             )
-        case .panicEnded: return (.info, "at most half of the servers are left out or not ready")
+        case .panicEnded: return (.info, "enough servers are ready and not left out again")
         case .discoveryFailed(let error):
             return (
                 .warning, "the discovery failed, which changes nothing about the servers in use: \(LogText.of(error))"
             )
         case .discoveryRecovered(let outage):
             return (.info, "the discovery works again, \(LogText.time(outage)) after it began to fail")
+        case .subsetUsed(let count, let found):
+            return (
+                .info,
+                "the list has \(LogText.count(found, "server")), of which \(LogText.grouped(count)) are used (ClusterOptions.subset)"
+            )
+        case .answersRotate(let count, let known):
+            return (
+                .info,
+                "the name server answers with a part of the servers, \(LogText.grouped(count)) of at least \(LogText.grouped(known)): "
+                    + "from now on, one that works stays in use for at least 5 min after the answers have left it out"
+            )
         case .subscriptionFailed(let endpoint, let error):
             return (.warning, "\(endpoint) did not accept a subscription, which is tried again: \(LogText.of(error))")
+        case .subscriptionAccepted(let endpoint):
+            return (
+                .info, "\(endpoint) has accepted a subscription that it had not answered in time; pushes may be missing"
+            )
         case .unavailable: return (.warning, "no server takes requests")
         case .available(let endpoint, let outage):
             let gap = outage.map { "; there was none for \(LogText.time($0))" } ?? ""

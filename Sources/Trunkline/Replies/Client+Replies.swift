@@ -135,7 +135,7 @@ extension Client {
         case .ended(let outcome): return ended(outcome, route)
         case .sends(let frame, let options, let completion):
             guard completion != nil || route != nil else { return submit(frame, options, partTimeout, buffering, nil) }
-            return submit(frame, options, partTimeout, buffering, route?.waited) { outcome, progress in
+            return submit(frame, options, partTimeout, buffering, route) { outcome, progress in
                 let outcome = completion?(outcome) ?? outcome
                 route?.onEnd(outcome, progress)
                 return outcome
@@ -148,11 +148,11 @@ extension Client {
         _ options: ResolvedOptions,
         _ partTimeout: Duration?,
         _ buffering: ReplyBuffering,
-        _ waited: Duration?,
+        _ route: RoutedReplies.Route?,
         onEnd: ReplyChannel.End? = nil
     ) -> ReplyStream<Response> {
         let requestID = nextRequestID()
-        let arriving = waited.map { options.accepted.advanced(by: .zero - $0) }
+        let arriving = route?.waited.map { options.accepted.advanced(by: .zero - $0) }
         let channel = ReplyChannel(
             requestID,
             buffering,
@@ -162,6 +162,7 @@ extension Client {
             deadline: options.deadline,
             partTimeout: partTimeout,
             arriving: arriving,
+            onFirstPart: route?.onFirstPart,
             onEnd: onEnd
         )
         let waiter = Waiter(.stream(channel), options, frame)

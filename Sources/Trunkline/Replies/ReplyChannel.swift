@@ -74,6 +74,8 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
     /// Receives the outcome of the request, once, before its readers do. May replace it.
     typealias End = @Sendable (Outcome, Progress) -> Outcome
     private let onEnd: End?
+    /// Called when the first part has arrived, unless it is one of an error response.
+    private let onFirstPart: (@Sendable () -> Void)?
 
     init(
         _ requestID: RequestID?,
@@ -84,9 +86,10 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         deadline: Instant?,
         partTimeout: Duration?,
         arriving: Instant? = nil,
+        onFirstPart: (@Sendable () -> Void)? = nil,
         onEnd: End? = nil
     ) {
-        self.onEnd = onEnd
+        (self.onFirstPart, self.onEnd) = (onFirstPart, onEnd)
         self.requestID = requestID
         self.type = type
         maximumErrorResponse = min(max(1, buffering.maximumBytes), 1 << 62)  // adding one must not overflow
@@ -124,28 +127,35 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
 
     /// Handles a part that arrived at `now`.
     func offer(_ part: Frame, at now: Instant) -> Waiter.Reception {
-        state.withLock { state in
-            state.firstPart = state.firstPart ?? now
-            if state.arriving != nil { state.arriving = part.isErrorResponse ? now : nil }
-            guard !state.isAbandoned, !state.isFinished else { return .taken }
-            if part.isErrorResponse {
-                // One byte more than the maximum, so that truncation is noticed.
-                state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
-                // The reader receives none of these parts, but the reply makes progress.
-                for id in state.waiters.keys { state.waiters[id]?.since = now }
-                return .taken
-            }
-            let offer = state.buffer.offer(part)
-            if offer == .overflow { return .exceeds("the buffer of the reply stream is full (ReplyBuffering)") }
-            if let id = state.waiters.keys.min(), let element = state.take(),
-                let waiter = state.waiters.removeValue(forKey: id)
-            {
-                return .serves(waiter.continuation, element)
-            }
-            guard offer == .takenButFull, !state.suspendsReading else { return .taken }
-            state.suspendsReading = true
-            return .full(self)
+        let (reception, isFirst) = state.withLock { state in
+            let isFirst = state.firstPart == nil
+            return (offer(part, at: now, to: &state), isFirst)
         }
+        if isFirst, !part.isErrorResponse { onFirstPart?() }
+        return reception
+    }
+
+    private func offer(_ part: Frame, at now: Instant, to state: inout State) -> Waiter.Reception {
+        state.firstPart = state.firstPart ?? now
+        if state.arriving != nil { state.arriving = part.isErrorResponse ? now : nil }
+        guard !state.isAbandoned, !state.isFinished else { return .taken }
+        if part.isErrorResponse {
+            // One byte more than the maximum, so that truncation is noticed.
+            state.errorResponse += part.body.prefix(max(0, maximumErrorResponse + 1 - state.errorResponse.count))
+            // The reader receives none of these parts, but the reply makes progress.
+            for id in state.waiters.keys { state.waiters[id]?.since = now }
+            return .taken
+        }
+        let offer = state.buffer.offer(part)
+        if offer == .overflow { return .exceeds("the buffer of the reply stream is full (ReplyBuffering)") }
+        if let id = state.waiters.keys.min(), let element = state.take(),
+            let waiter = state.waiters.removeValue(forKey: id)
+        {
+            return .serves(waiter.continuation, element)
+        }
+        guard offer == .takenButFull, !state.suspendsReading else { return .taken }
+        state.suspendsReading = true
+        return .full(self)
     }
 
     /// Ends the stream with the outcome of the request. What has arrived can still be read. Called once.

@@ -21,8 +21,9 @@ final class RoutedReplies: ReplySource {
         var latestError: ClientError?
         /// The fate of the tries that have failed.
         var earlierFate = ClientError.Fate.notSent
-        /// Why no further client is tried. Decided once.
-        var failure: ClientError?
+        /// Why no further client is tried.
+        let decision: Decision
+        var failure: ClientError? { decision.failure }
         /// Whether a reader has received the failure.
         var isFailureDelivered = false
         var isAbandoned = false
@@ -41,13 +42,13 @@ final class RoutedReplies: ReplySource {
         var handovers: [Continuation<Void>] = []
         var task: Task<Void, Never>?
 
+        init(_ decision: Decision) { self.decision = decision }
+
         /// The reply of the latest try, unless that has failed.
         var current: ReplyStream<Response>? { isSubmitting || failed >= number ? nil : replies }
 
         /// Decides why no further client is tried, unless that is decided.
-        mutating func fail(_ error: ClientError) {
-            if failure == nil { failure = error.after(earlierFate) }
-        }
+        func fail(_ error: ClientError) { decision.decide(error.after(earlierFate)) }
 
         /// Since when the first of the readers waits; `nil` if none does.
         var waitsSince: Instant? {
@@ -57,6 +58,23 @@ final class RoutedReplies: ReplySource {
         }
 
         var alarms: [Alarm] { waits.isEmpty ? [] : waits.sorted { $0.key < $1.key }.map(\.value.alarm) }
+    }
+
+    /// Why no further client is tried. Apart from the reply, because the task may ask for it after the reader has received
+    /// it and has released the reply.
+    private final class Decision: Sendable {
+        private let decided = Lock<ClientError?>(nil)
+
+        var failure: ClientError? { decided.withLock { $0 } }
+
+        /// Decides, unless that is decided. Returns the earlier decision.
+        @discardableResult
+        func decide(_ error: ClientError) -> ClientError? {
+            decided.withLock { decided in
+                if decided == nil { decided = error; return nil }
+                return decided
+            }
+        }
     }
 
     /// A request in parts that is performed by clients.
@@ -91,18 +109,24 @@ final class RoutedReplies: ReplySource {
     struct Route: Sendable {
         /// How long a reader has waited for the first element already; `nil` if none waits.
         let waited: Duration?
+        /// Called on the event loop when the first part has arrived.
+        var onFirstPart: (@Sendable () -> Void)?
         let onEnd: @Sendable (Outcome, ReplyChannel.Progress) -> Void
     }
 
-    /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does. Returns the error
-    /// with which the reply has ended after it began.
-    typealias Try = @Sendable (Client, Timeout, CallOptions) async throws(ClientError) -> ClientError?
+    /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does. Calls the last
+    /// argument, if there is one, when the first part has arrived. Returns the error with which the reply has ended after it
+    /// began.
+    typealias Try =
+        @Sendable (
+            Client, Timeout, CallOptions, (@Sendable () -> Void)?
+        ) async throws(ClientError) -> ClientError?
 
-    /// Returns why the request has ended; `nil` while it has not. If the task is cancelled, this is the error that the
-    /// reader gets.
-    typealias Ending = @Sendable () -> ClientError?
+    /// Decides that the request has failed with this error, the one that its reader gets. If that was decided before,
+    /// because the reader waits no longer, returns the earlier error.
+    typealias Ending = @Sendable (ClientError) -> ClientError?
 
-    private let state = Lock(State())
+    private let state: Lock<State>
     private let loop: any EventLoop
     /// The longest wait of a reader for a client; `nil` for no limit.
     private let partTimeout: Duration?
@@ -111,7 +135,7 @@ final class RoutedReplies: ReplySource {
     ///   - partTimeout: The longest wait of a reader for a client; `nil` for no limit.
     ///   - loop: Measures this time.
     ///   - executor: The executor of the task that performs the request.
-    ///   - perform: Performs the call with one client after the other. Can ask why it was cancelled.
+    ///   - perform: Performs the call with one client after the other.
     init(
         _ call: Call,
         _ partTimeout: Duration?,
@@ -120,14 +144,16 @@ final class RoutedReplies: ReplySource {
         performing perform: @escaping @Sendable (Try, @escaping Ending) async throws(ClientError) -> Void
     ) {
         (self.loop, self.partTimeout) = (loop, partTimeout)
+        let decision = Decision()
+        state = Lock(State(decision))
         // Ends with the reply, or when it is abandoned, as it is at the latest when its stream is deallocated.
         let task = Task(executorPreference: executor) { [weak self] in
             do throws(ClientError) {
-                let run: Try = { [weak self] client, timeout, options throws(ClientError) in
+                let run: Try = { [weak self] client, timeout, options, onFirstPart throws(ClientError) in
                     guard let self else { throw .cancelledUnsent }
-                    return try await self.run(call, on: client, timeout, options)
+                    return try await self.run(call, on: client, timeout, options, onFirstPart)
                 }
-                try await perform(run) { [weak self] in self?.state.withLock(\.failure) }
+                try await perform(run) { decision.decide($0) }
             } catch {
                 self?.update { $0.fail(error) }
             }
@@ -143,7 +169,8 @@ final class RoutedReplies: ReplySource {
         _ call: Call,
         on client: Client,
         _ timeout: Timeout,
-        _ options: CallOptions
+        _ options: CallOptions,
+        _ onFirstPart: (@Sendable () -> Void)?
     ) async throws(ClientError) -> ClientError? {
         let (number, waited) = try begin()
         let end = RequestHandle(onEnd: nil) { [weak self] in self?.cancelTry(number) }
@@ -152,7 +179,7 @@ final class RoutedReplies: ReplySource {
             timeout,
             options,
             // Weak: the client has the request no longer than this method runs.
-            Route(waited: waited) { [weak self] outcome, progress in
+            Route(waited: waited, onFirstPart: onFirstPart) { [weak self] outcome, progress in
                 self?.tryEnded(number, outcome, progress)
                 end.complete(outcome)
             }

@@ -67,6 +67,8 @@ import Testing
             ("a:1 weight=nan", "the weight \"nan\""),
             ("a:1 weight=inf", "the weight \"inf\""),
             ("a:1 weight=", "the weight \"\""),
+            ("a:1 weight=1000001", "the weight \"1000001\" is not 0 or from 0.000001 to 1000000"),
+            ("a:1 weight=0.0000001", "the weight \"0.0000001\" is not 0 or from 0.000001 to 1000000"),
             ("a:1 weight=1 weight=2", "\"weight\" occurs twice"),
             ("a:1 k=1 k=1", "\"k\" occurs twice"),
             ("a:1 zone=", "the zone is empty"),

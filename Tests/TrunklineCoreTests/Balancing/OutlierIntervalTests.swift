@@ -32,13 +32,16 @@ import Testing
         }
     }
 
-    /// The members that are ejected at the end of an interval with these facts.
+    /// The members that are ejected at the end of an interval with these facts, if comparisons may eject half of them.
     private func ejected(
         _ facts: [OutlierRules.Facts],
         of count: Int = 10,
         _ change: (inout OutlierRules.Settings) -> Void = { _ in }
     ) -> [UInt64] {
-        var cluster = RuledCluster(count, change)
+        var cluster = RuledCluster(count) {
+            $0.comparedShare = 0.5
+            change(&$0)
+        }
         return cluster.closeInterval(facts, at: start).compactMap {
             if case .ejected(let id, _, _) = $0 { id } else { nil }
         }
@@ -100,6 +103,77 @@ import Testing
 
     @Test func successRatesCanBeOff() {
         #expect(ejected(rates([100, 100, 100, 100, 100, 100, 100, 100, 100, 0])) { $0.successRate = nil } == [])
+    }
+
+    // MARK: Error rates
+
+    /// Facts of members 0, 1, 2, … with these numbers of error responses, out of `requests` that were all answered.
+    private func errors(_ errors: [Int], of requests: Int = 20) -> [OutlierRules.Facts] {
+        errors.enumerated().map { index, errors in
+            OutlierRules.Facts(
+                id: UInt64(index),
+                successes: requests,
+                failures: 0,
+                errors: errors,
+                latencyNanoseconds: 0,
+                answers: 0
+            )
+        }
+    }
+
+    /// Error responses that are no failures by the options ejected no server, whatever their share.
+    @Test func aMemberFarAboveTheMedianIsEjected() {
+        var cluster = RuledCluster(3)
+        let actions = cluster.closeInterval(errors([1, 19, 0]), at: start)
+        let reason = OutlierRules.Reason.errorRate(0.95, median: 0.05)
+        #expect(actions == [.ejected(1, until: start.advanced(by: .seconds(30)), reason: reason)])
+    }
+
+    @Test(
+        arguments: [
+            // At least half of all requests more than the median.
+            (errors: [0, 0, 9], ejected: []),
+            (errors: [0, 0, 10], ejected: [2]),
+            (errors: [8, 8, 17], ejected: []),
+            (errors: [8, 8, 18], ejected: [2]),
+            // The cause of errors of all, or of most, lies in the requests.
+            (errors: [20, 20, 20], ejected: []),
+            (errors: [20, 20, 0], ejected: []),
+            // The median of an even number is the mean of the middle two.
+            (errors: [0, 0, 20, 20], ejected: [2, 3]),
+            (errors: [0, 2, 4, 13], ejected: [3]),
+            (errors: [0, 2, 5, 13], ejected: []),
+            // At least three members.
+            (errors: [0, 20], ejected: []),
+            // The highest rate first.
+            (errors: [0, 15, 0, 18, 0], ejected: [3, 1]),
+        ] as [(errors: [Int], ejected: [UInt64])]
+    )
+    func errorRatesAreComparedWithTheMedian(_ row: (errors: [Int], ejected: [UInt64])) {
+        #expect(ejected(errors(row.errors)) == row.ejected)
+    }
+
+    @Test func errorRatesOfFewRequestsAreNotCompared() {
+        #expect(ejected(errors([0, 0, 19], of: 19)) == [])
+        #expect(ejected(errors([0, 0, 19], of: 19)) { $0.errorRate?.minimumRequests = 19 } == [2])
+    }
+
+    @Test func failuresCountAsErrors() {
+        let facts = (0..<3).map { id in
+            OutlierRules.Facts(
+                id: id,
+                successes: id == 1 ? 5 : 20,
+                failures: id == 1 ? 15 : 0,
+                errors: id == 1 ? 15 : 0,
+                latencyNanoseconds: 0,
+                answers: 0
+            )
+        }
+        #expect(ejected(facts) == [1])
+    }
+
+    @Test func errorRatesCanBeOff() {
+        #expect(ejected(errors([0, 20, 0])) { $0.errorRate = nil } == [])
     }
 
     // MARK: Latencies

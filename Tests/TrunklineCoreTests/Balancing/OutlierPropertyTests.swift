@@ -23,16 +23,16 @@ import Testing
     /// The inputs reach every action and reason; otherwise the test above would prove little.
     @Test func theInputsReachEverything() {
         var reached: [String: Int] = [:]
-        for seed in UInt64(0)..<200 {
+        for seed in UInt64(0)..<400 {
             var run = Run(seed: seed)
             for _ in 0..<200 { run.step() }
             reached.merge(run.reached, uniquingKeysWith: +)
         }
         for name in [
-            "failuresInARow", "successRate", "latency", "probeFailed", "mayBeProbed", "returned", "panicBegan",
-            "panicEnded",
+            "failuresInARow", "successRate", "errorRate", "latency", "probeFailed", "mayBeProbed", "returned",
+            "returned by time", "panicBegan", "panicEnded",
         ] {
-            #expect(reached[name, default: 0] >= 50, "\(name)")
+            #expect(reached[name, default: 0] >= 20, "\(name)")
         }
     }
 
@@ -57,14 +57,27 @@ private struct Run {
         var sparedUntil: Instant?
         /// The number of ejections since the member was added.
         var ejections = 0
+        var isLocal = true
+        /// Whether a comparison has ejected it.
+        var isCompared = false
 
         var isServing: Bool { if case .serving = state { true } else { false } }
+        var isProbing: Bool { if case .probing = state { true } else { false } }
         var isBad: Bool { !isServing || !isReady || sparedUntil != nil }
+        /// Whether time changes it.
+        var isTimed: Bool {
+            switch state {
+            case .serving: sparedUntil != nil
+            case .ejected: true
+            case .probing: isReady
+            }
+        }
     }
 
     private var generator: SeededGenerator
     private var jitter: SeededGenerator
     private let settings: OutlierRules.Settings
+    private let hasZones: Bool
     private var rules: OutlierRules
     private var now = Instant(nanoseconds: 5_000_000_000)
     private var models: [UInt64: Model] = [:]
@@ -79,7 +92,9 @@ private struct Run {
         generator = SeededGenerator(seed: seed)
         jitter = SeededGenerator(seed: ~seed)
         var settings = OutlierRules.Settings()
-        settings.maximumShare = [0.1, 0.3, 0.5, 0.5, 1].randomElement(using: &generator) ?? 0.5
+        settings.maximumShare = [0, 0.1, 0.3, 0.5, 0.5, 0.5, 1].randomElement(using: &generator) ?? 0.5
+        settings.comparedShare = [0, 0.1, 0.5, 0.5, 0.5, 0.5].randomElement(using: &generator) ?? 0.1
+        hasZones = Bool.random(using: &generator)
         settings.baseTime = .seconds(Int.random(in: 1...30, using: &generator))
         settings.maximumTime = .seconds(Int.random(in: 30...100, using: &generator))
         settings.successRate?.minimumRequests = 1
@@ -87,8 +102,9 @@ private struct Run {
         self.settings = settings
         rules = OutlierRules(settings)
         for id in 0..<UInt64.random(in: 0...9, using: &generator) {
-            perform { $0.add(id) }
-            models[id] = Model()
+            let isLocal = !hasZones || Bool.random(using: &generator)
+            perform { $0.add(id, isLocal: isLocal) }
+            models[id] = Model(isLocal: isLocal)
             perform { $0.setReady(id, true) }
             models[id]?.isReady = true
         }
@@ -113,14 +129,23 @@ private struct Run {
         case 35..<55: fail(id)
         case 55..<65: closeInterval()
         case 65..<90: probe(id)
+        case 90..<93: move(id)
         default: endTimes()
         }
     }
 
     private mutating func add(_ id: UInt64) {
         let isKnown = models[id] != nil
-        perform { $0.add(id) }
-        if !isKnown { models[id] = Model() }
+        let isLocal = !hasZones || chance(60)
+        perform { $0.add(id, isLocal: isLocal) }
+        if !isKnown { models[id] = Model(isLocal: isLocal) }
+        check(mayBegin: false)
+    }
+
+    private mutating func move(_ id: UInt64) {
+        let isLocal = !hasZones || chance(60)
+        perform { $0.regroup(id, nil, isLocal: isLocal) }
+        models[id]?.isLocal = isLocal
         check(mayBegin: false)
     }
 
@@ -134,7 +159,7 @@ private struct Run {
         let isChange = models[id].map { $0.isReady != isReady } ?? false
         models[id]?.isReady = isReady
         perform { $0.setReady(id, isReady) }
-        let isWaiting = models[id].map { $0.state == .probing && !$0.isProbed } ?? false
+        let isWaiting = models[id].map { $0.isProbing && !$0.isProbed } ?? false
         let isInvited = isChange && isReady && isWaiting
         expect(actions.contains(.mayBeProbed(id)) == isInvited, "invitation to probe \(id)")
         check(mayBegin: isChange && !isReady)
@@ -154,11 +179,14 @@ private struct Run {
         for id in UInt64(0)...9 where chance(90) {
             let answers = Int.random(in: 0...60, using: &generator)
             let milliseconds = chance(85) ? Int64.random(in: 1...3, using: &generator) : 200
+            let successes = Int.random(in: chance(85) ? 95...100 : 0...100, using: &generator)
+            let failures = Int.random(in: 0...5, using: &generator)
             facts.append(
                 OutlierRules.Facts(
                     id: id,
-                    successes: Int.random(in: chance(85) ? 95...100 : 0...100, using: &generator),
-                    failures: Int.random(in: 0...5, using: &generator),
+                    successes: successes,
+                    failures: failures,
+                    errors: failures + (chance(85) ? 0 : Int.random(in: 0...successes, using: &generator)),
                     latencyNanoseconds: milliseconds * 1_000_000 * Int64(answers),
                     answers: answers
                 )
@@ -166,32 +194,29 @@ private struct Run {
         }
         let comparable = facts.filter { models[$0.id]?.isServing == true }
         let due =
-            (settings.successRate?.outliers(comparable) ?? []) + (settings.latency?.outliers(comparable) ?? [])
+            (settings.successRate?.outliers(comparable) ?? []) + (settings.errorRate?.outliers(comparable) ?? [])
+            + (settings.latency?.outliers(comparable) ?? [])
         actions = rules.closeInterval(facts, at: now, using: &jitter)
         let wasPanicking = isPanicking
         var rest = actions[...]
         var judged = Set<UInt64>()
         for (id, reason) in due where models.count > 1 && judged.insert(id).inserted {
-            if ejectionIsPossible(id) {
+            // A comparison that does not lead to an ejection changes nothing.
+            if ejectionIsPossible(id), comparedCount < most(settings.comparedShare) {
                 guard let action = rest.popFirst(), case .ejected(id, _, reason) = action else {
                     return expect(false, "no ejection of \(id)")
                 }
                 apply(action)
-            } else {
-                models[id]?.sparedUntil = now.advanced(by: settings.baseTime)
             }
-            guard !isPanicking, 2 * badCount > models.count else { continue }
-            guard let action = rest.popFirst() else { return expect(false, "no panic") }
-            apply(action)
         }
         expect(rest.isEmpty, "actions without a reason")
-        check(wasPanicking: wasPanicking, mayBegin: !judged.isEmpty)
+        check(wasPanicking: wasPanicking, mayBegin: false)
     }
 
     private mutating func probe(_ id: UInt64) {
         let model = models[id]
         expect(
-            rules.mayProbe(id) == (model.map { $0.state == .probing && $0.isReady && !$0.isProbed } ?? false),
+            rules.mayProbe(id) == (model.map { $0.isProbing && $0.isReady && !$0.isProbed } ?? false),
             "mayProbe"
         )
         if model?.isProbed == true {
@@ -211,7 +236,7 @@ private struct Run {
             }
         } else if chance(70) {
             perform { $0.probeBegan(id) }
-            if model?.state == .probing { models[id]?.isProbed = true }
+            if model?.isProbing == true { models[id]?.isProbed = true }
             expect(actions.isEmpty, "actions at the beginning of a probe")
         } else {
             actions = rules.probeEnded(id, succeeded: true, at: now, using: &jitter)
@@ -223,7 +248,16 @@ private struct Run {
     private mutating func endTimes() {
         let now = now
         let due = models.filter { if case .ejected(let until) = $0.value.state { until <= now } else { false } }
+        let returning = models.filter {
+            if case .probing(let until) = $0.value.state { $0.value.isReady && until <= now } else { false }
+        }
         perform { $0.time(at: now) }
+        expect(actions.count { if case .returned = $0 { true } else { false } } == returning.count, "ends of probing")
+        for id in returning.keys {
+            expect(actions.contains(.returned(id)), "the end of the probing of \(id)")
+            models[id]?.isProbed = false
+            reached["returned by time", default: 0] += 1
+        }
         expect(actions.count { if case .mayBeProbed = $0 { true } else { false } } == due.count, "ends of ejections")
         for id in due.keys { expect(actions.contains(.mayBeProbed(id)), "the end of the ejection of \(id)") }
         for id in models.keys where models[id]?.sparedUntil.map({ $0 <= now }) == true { models[id]?.sparedUntil = nil }
@@ -239,7 +273,9 @@ private struct Run {
             endTimes()
         }
         expect(rules.nextTime == nil, "time never ends")
-        for (id, model) in models { expect(model.isServing || model.state == .probing, "member \(id) stays ejected") }
+        for (id, model) in models {
+            expect(model.isServing || model.isProbing && !model.isReady, "member \(id) stays out")
+        }
     }
 
     // MARK: Rules
@@ -250,8 +286,26 @@ private struct Run {
     /// Whether a serving member may be ejected now.
     private func ejectionIsPossible(_ id: UInt64) -> Bool {
         guard let model = models[id], model.isServing, !isPanicking else { return false }
-        let most = max(1, Int(Double(models.count) * min(settings.maximumShare, 1)))
-        return outCount < most && 2 * (badCount + (model.isBad ? 0 : 1)) <= models.count
+        return outCount < most(settings.maximumShare) && !areTooManyBad(with: id)
+    }
+
+    private func most(_ share: Double) -> Int {
+        share > 0 ? max(1, Int(Double(models.count) * min(share, 0.5))) : 0
+    }
+
+    private var comparedCount: Int { models.values.count { !$0.isServing && $0.isCompared } }
+
+    /// Whether more than half are bad, and the good ones of both zones cannot carry the load together.
+    private func areTooManyBad(with id: UInt64? = nil) -> Bool {
+        let bad = models.filter { $0.value.isBad || $0.key == id }.values
+        guard 2 * bad.count > models.count else { return false }
+        var capacity = 0.0
+        for isLocal in [true, false] {
+            let all = models.values.count { $0.isLocal == isLocal }
+            guard all > 0 else { return true }
+            capacity += min(1, 1.4 * Double(all - bad.count { $0.isLocal == isLocal }) / Double(all))
+        }
+        return capacity < 1
     }
 
     /// A member's ejection was due: it is carried out, or else the member is spared.
@@ -259,7 +313,7 @@ private struct Run {
         var isEjected = false
         for case .ejected(id, _, _) in actions { isEjected = true }
         expect(isEjected == isPossible, "ejection of \(id)")
-        if !isEjected { models[id]?.sparedUntil = now.advanced(by: settings.baseTime) }
+        if !isEjected, settings.maximumShare > 0 { models[id]?.sparedUntil = now.advanced(by: settings.baseTime) }
     }
 
     /// Applies the actions, and checks the result.
@@ -276,7 +330,8 @@ private struct Run {
         expect(rules.count == models.count, "the number of members")
         expect(badCount == rules.badCount, "the number of bad members")
         let isWithheld = outCount > 0 || models.values.contains { $0.sparedUntil != nil }
-        let isDue = 2 * badCount > models.count && isWithheld
+        let isDue = areTooManyBad() && isWithheld
+        for (id, model) in models { expect(rules.isGood(id) == !model.isBad, "whether \(id) is good") }
         expect(isPanicking == (isDue && (wasPanicking || mayBegin)), "panic")
         checkUse()
     }
@@ -285,7 +340,7 @@ private struct Run {
     private mutating func apply(_ action: OutlierRules.Action) {
         switch action {
         case .ejected(let id, let until, let reason):
-            let wasProbing = models[id]?.state == .probing
+            let wasProbing = models[id]?.isProbing == true
             expect(wasProbing == (reason == .probeFailed), "ejection from a wrong state")
             models[id]?.ejections += 1
             let most = settings.baseTime * (models[id]?.ejections ?? 0)
@@ -294,11 +349,18 @@ private struct Run {
             expect(time <= min(most, settings.maximumTime) * 1.101, "an ejection of \(time)")
             models[id]?.state = .ejected(until: until)
             models[id]?.sparedUntil = nil
+            switch reason {
+            case .probeFailed: break
+            case .failuresInARow: models[id]?.isCompared = false
+            default: models[id]?.isCompared = true
+            }
         case .mayBeProbed(let id):
             expect(models[id].map { !$0.isServing } ?? false, "a probe from a wrong state")
-            models[id]?.state = .probing
+            if models[id]?.isProbing == false {
+                models[id]?.state = .probing(until: now.advanced(by: settings.probingTime))
+            }
         case .returned(let id):
-            expect(models[id]?.state == .probing, "a return from a wrong state")
+            expect(models[id]?.isProbing == true, "a return from a wrong state")
             models[id]?.state = .serving(slowStart: now)
         case .panicBegan(let bad, let total):
             expect(!isPanicking, "a second panic")
@@ -316,8 +378,7 @@ private struct Run {
         expect(ready.isEmpty || !used.isEmpty, "all ready members are out of use")
         if isPanicking { expect(used.count == ready.count, "a ready member is withheld during a panic") }
         for id in models.keys where !ready.contains(id) { expect(!rules.isInUse(id), "\(id) is in use without a link") }
-        let isTimed = models.values.contains { if case .ejected = $0.state { true } else { $0.sparedUntil != nil } }
-        expect((rules.nextTime != nil) == isTimed, "nextTime")
+        expect((rules.nextTime != nil) == models.values.contains(where: \.isTimed), "nextTime")
     }
 
     private mutating func expect(_ condition: Bool, _ message: @autoclosure () -> String) {
@@ -329,6 +390,7 @@ private struct Run {
             switch action {
             case .ejected(_, _, .failuresInARow): "failuresInARow"
             case .ejected(_, _, .successRate): "successRate"
+            case .ejected(_, _, .errorRate): "errorRate"
             case .ejected(_, _, .latency): "latency"
             case .ejected(_, _, .probeFailed): "probeFailed"
             case .mayBeProbed: "mayBeProbed"

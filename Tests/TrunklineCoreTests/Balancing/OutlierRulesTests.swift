@@ -98,11 +98,11 @@ import Testing
         cluster.eject(2, at: start)
         #expect(cluster.rules.time(at: after(29.999)) == [])
         #expect(cluster.rules.time(at: after(30)) == [.mayBeProbed(2)])
-        #expect(cluster.rules.state(of: 2) == .probing)
+        #expect(cluster.rules.state(of: 2) == .probing(until: after(40)))
         #expect(cluster.rules.mayProbe(2))
         #expect(!cluster.rules.isInUse(2))
-        #expect(cluster.rules.nextTime == nil)
-        #expect(cluster.rules.time(at: .distantFuture) == [])
+        #expect(cluster.rules.nextTime == after(40))
+        #expect(cluster.rules.time(at: after(39.999)) == [])
     }
 
     @Test func membersWhoseTimesAreOverTogetherComeInTheOrderOfTheirNumbers() {
@@ -110,6 +110,7 @@ import Testing
         for id in [4, 0, 2] as [UInt64] { cluster.eject(id, at: after(Double(id))) }
         #expect(cluster.rules.nextTime == after(30))
         #expect(cluster.rules.time(at: after(99)) == [.mayBeProbed(0), .mayBeProbed(2), .mayBeProbed(4)])
+        #expect(cluster.rules.time(at: after(109)) == [.returned(0), .returned(2), .returned(4)])
     }
 
     /// Late answers of requests from before the ejection.
@@ -164,7 +165,7 @@ import Testing
         var cluster = probing()
         #expect(cluster.rules.probeBegan(2) == [])
         #expect(!cluster.rules.mayProbe(2))
-        #expect(cluster.rules.state(of: 2) == .probing)
+        #expect(cluster.rules.state(of: 2) == .probing(until: after(40)))
         #expect(cluster.endProbe(2, true, at: after(31)) == [.returned(2)])
         #expect(cluster.rules.state(of: 2) == .serving(slowStart: after(31)))
         #expect(cluster.rules.isInUse(2))
@@ -186,7 +187,7 @@ import Testing
         #expect(cluster.endProbe(2, true, at: after(31)) == [])
         #expect(cluster.endProbe(2, false, at: after(31)) == [])
         #expect(cluster.rules.probeCancelled(2) == [])
-        #expect(cluster.rules.state(of: 2) == .probing)
+        #expect(cluster.rules.state(of: 2) == .probing(until: after(40)))
     }
 
     @Test func afterACancelledProbeAnotherMayBegin() {
@@ -215,11 +216,49 @@ import Testing
         #expect(cluster.rules.setReady(2, true) == [])
     }
 
+    /// A healthy server whose probe was a long stream, or that got no request at all, stayed out of use.
+    @Test func aMemberThatIsNotProbedInTimeReturns() {
+        var cluster = probing()
+        #expect(cluster.rules.time(at: after(39.999)) == [])
+        #expect(cluster.rules.probeBegan(2) == [])
+        #expect(cluster.rules.time(at: after(40)) == [.returned(2)])
+        #expect(cluster.rules.state(of: 2) == .serving(slowStart: after(40)))
+        #expect(cluster.rules.isInUse(2))
+        #expect(cluster.rules.nextTime == nil)
+        // The outcome of the probe comes too late.
+        #expect(cluster.endProbe(2, false, at: after(41)) == [])
+        // The second ejection in a row.
+        #expect(cluster.eject(2, at: after(42)) == after(102))
+    }
+
+    @Test func onlyRequestsThatMayBePerformedTwiceAreProbesAtFirst() {
+        var cluster = RuledCluster(4)
+        cluster.eject(2, at: start)
+        #expect(cluster.rules.opensToAllRequests(2) == nil)
+        _ = cluster.rules.time(at: after(30))
+        #expect(cluster.rules.opensToAllRequests(2) == after(35))
+        // A probe without an outcome does not begin the time anew.
+        _ = cluster.rules.probeBegan(2)
+        _ = cluster.rules.probeCancelled(2)
+        #expect(cluster.rules.opensToAllRequests(2) == after(35))
+    }
+
+    /// Without a link there is nothing to return to.
+    @Test func aMemberWithoutALinkReturnsWhenItHasOne() {
+        var cluster = probing()
+        _ = cluster.rules.setReady(2, false)
+        #expect(cluster.rules.nextTime == nil)
+        #expect(cluster.rules.time(at: after(99)) == [])
+        #expect(cluster.rules.setReady(2, true) == [.mayBeProbed(2)])
+        #expect(cluster.rules.nextTime == after(40))
+        #expect(cluster.rules.time(at: after(100)) == [.returned(2)])
+    }
+
     @Test func failuresOfAProbingMemberChangeNothing() {
         var cluster = probing()
         #expect(cluster.fail(2, 99, at: after(31)) == [])
         #expect(cluster.closeInterval(RuledCluster.facts([2: (0, 1)], answers: 1), at: after(31)) == [])
-        #expect(cluster.rules.state(of: 2) == .probing)
+        #expect(cluster.rules.state(of: 2) == .probing(until: after(40)))
     }
 
     /// The outcome of a probe of a member that was removed, and added again under the same number.

@@ -22,6 +22,18 @@ import Testing
         #expect(withdrawals(&account, at: start, requests: 0) == 100)
     }
 
+    @Test func aRetryThatWasNotMadeIsReturned() {
+        var account = RetryAccount(budget { ($0.initial, $0.maximumSaved, $0.perSecond) = (2, 2, 0) })
+        for _ in 0..<10 {
+            let isAllowed = account.withdraw(at: start, requests: 0)
+            #expect(isAllowed)
+            account.deposit()
+        }
+        #expect(withdrawals(&account, at: start, requests: 0) == 2)
+        for _ in 0..<10 { account.deposit() }
+        #expect(withdrawals(&account, at: start, requests: 0) == 2)
+    }
+
     @Test func aFifthOfAllRequestsIsAddedExactly() {
         var account = RetryAccount(budget { $0.initial = 0 })
         #expect(withdrawals(&account, at: start, requests: 4) == 0)

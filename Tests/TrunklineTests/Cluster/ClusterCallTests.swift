@@ -239,4 +239,253 @@ struct ClusterCallTests {
             await servers[0].stop()
         }
     }
+
+    // MARK: Counting
+
+    /// A batch of messages was one call, and its failures were one.
+    @Test func eachMessageOfABatchIsCounted() async throws {
+        try await Self.run { network in
+            let servers = try await Self.start(2, in: network)
+            let cluster = Self.cluster(of: servers, in: network)
+            let message = Request(type: 0x410, body: "message")
+            let early = await cluster.post(all: [message, message], options: CallOptions(waitsForReady: false))
+            #expect(early.count == 2 && early.allSatisfy { if case .failure = $0 { true } else { false } })
+            try await cluster.connect()
+            let sent = await cluster.post(all: Array(repeating: message, count: 100))
+            for result in sent { try result.get() }
+            #expect(await cluster.post(all: []).isEmpty)
+            try await network.clock.sleep(for: .seconds(1))
+            var metrics = await cluster.metrics
+            #expect(metrics.calls == 102 && metrics.written == 100)
+            #expect(metrics.failures == [Client.Metrics.Failure(.unavailable, .notSent): 2])
+            // Each of them takes too long.
+            for server in servers { network.partition(server.endpoint.host ?? "") }
+            let large = Request(type: 0x410, body: filled(1 << 20))
+            let late = await cluster.post(all: [large, large, large], timeout: .milliseconds(100))
+            #expect(late.count == 3 && late.allSatisfy { if case .failure = $0 { true } else { false } })
+            metrics = await cluster.metrics
+            #expect(metrics.calls == 105 && metrics.failures.values.reduce(0, +) == 5, "\(metrics.failures)")
+            await cluster.closeNow()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    /// Messages that were not sent failed, although there was another server.
+    @Test func messagesThatWereNotSentGoToAnotherServer() async throws {
+        for seed in 0..<10 as Range<UInt64> {
+            try await Self.run(seed: seed) { network in
+                let servers = try await Self.start(2, in: network)
+                let options = ClientOptions {
+                    $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(10))
+                }
+                let cluster = Self.cluster(of: servers, in: network, options: options)
+                try await cluster.connect()
+                try await network.clock.sleep(for: .seconds(1))
+                let message = Request(type: 0x410, body: "message")
+                var results: [Result<Void, ClientError>] = []
+                for round in 0..<20 {
+                    let index = round % 2
+                    async let sent = cluster.post(all: Array(repeating: message, count: 10))
+                    network.reset("s\(index)")
+                    results += await sent
+                    try await network.clock.sleep(for: .seconds(1))
+                }
+                for case .failure(let error) in results { #expect(error.fate == .unknown, "\(error)") }
+                #expect(await cluster.metrics.calls == 200)
+                await cluster.close()
+                for server in servers { await server.stop() }
+            }
+        }
+    }
+
+    /// The reader got `timedOut`, and the cluster counted `cancelled`.
+    @Test func aStreamThatNoServerTakesFailsOnceAndForOneReason() async throws {
+        try await Self.run { network in
+            let servers = try await Self.start(1, in: network)
+            await servers[0].kill()
+            let cluster = Self.cluster(of: servers, in: network)
+            for _ in 0..<10 {
+                let error = await failure { () throws(ClientError) in
+                    for try await _ in cluster.stream(Self.request, partTimeout: .milliseconds(100)) {}
+                }
+                #expect(error?.code == .timedOut && error?.fate == .notSent)
+            }
+            try await network.clock.sleep(for: .seconds(1))
+            let metrics = await cluster.metrics
+            #expect(metrics.failures == [Client.Metrics.Failure(.timedOut, .notSent): 10], "\(metrics.failures)")
+            await cluster.close()
+            await servers[0].stop()
+        }
+    }
+
+    /// Each error had the causes of all servers: 46 KiB for 1,000.
+    @Test func anErrorNamesTheCausesOfSomeServers() async throws {
+        try await Self.run { network in
+            let found = (0..<300).map { ClusterEndpoint(.host("s\($0)", port: 7000)) }
+            for number in 0..<300 { network.refuseConnections(to: "s\(number)") }
+            let cluster = Cluster(discovering: .static(found), speaking: .standard, on: network.loops)
+            let error = await failure { () throws(ClientError) in
+                try await cluster.send(Self.request, timeout: .seconds(2))
+            }
+            #expect(error?.attempts.count == 8)
+            let text = "\(error!)"
+            #expect(text.contains("none of the 300 servers is ready") && text.contains("s7:7000: "), "\(text)")
+            #expect(text.contains("; and 292 other servers") && !text.contains("s8:7000"), "\(text)")
+            await cluster.close()
+        }
+    }
+
+    // MARK: Adaptive limits
+
+    /// The highest number of requests that were at a server together.
+    private final class Peak: Sendable {
+        private let state = Lock((now: 0, most: 0))
+        var most: Int { state.withLock { $0.most } }
+        func enter() { state.withLock { ($0.now, $0.most) = ($0.now + 1, max($0.most, $0.now + 1)) } }
+        func leave() { state.withLock { $0.now -= 1 } }
+
+        func reaction(_ network: SimulatedNetwork) -> Reaction {
+            .perform { exchange in
+                self.enter()
+                try await network.clock.sleep(for: .milliseconds(100))
+                self.leave()
+                try await exchange.reply(Frame(.response, body: "done"))
+            }
+        }
+    }
+
+    /// The limit of a server grew only while one of its links carried half of it. With four links that never happened.
+    @Test(arguments: [1, 4, 8])
+    func theLimitOfAServerGrowsWhateverItsLinks(_ links: Int) async throws {
+        try await Self.run { network in
+            let peak = Peak()
+            let servers = try await Self.start(1, in: network) { _, _ in peak.reaction(network) }
+            let cluster = Self.cluster(of: servers, in: network) {
+                ($0.adaptiveLimit, $0.linksPerEndpoint) = (4...64, links...links)
+            }
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<100 {
+                    group.addTask { for _ in 0..<100 { _ = try await cluster.send(Self.request, timeout: .never) } }
+                }
+                try await group.waitForAll()
+            }
+            #expect(peak.most == 64)
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    /// Groups of a batch looked for room at the same time, on the link that each of them had.
+    @Test(arguments: [1, 3], [false, true])
+    func aBatchDoesNotExceedTheLimitOfAServer(_ links: Int, hasLarge: Bool) async throws {
+        try await Self.run { network in
+            let peaks = [Peak(), Peak()]
+            let servers = try await Self.start(2, in: network) { number, _ in peaks[number].reaction(network) }
+            let cluster = Self.cluster(of: servers, in: network) {
+                ($0.adaptiveLimit, $0.linksPerEndpoint) = (10...10, links...links)
+            }
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            await withTaskGroup(of: Void.self) { group in
+                for number in 0..<4 {
+                    let options = CallOptions(isLarge: hasLarge && number % 2 == 0)
+                    group.addTask {
+                        let requests = Array(repeating: Self.request, count: 80)
+                        let results = await cluster.send(all: requests, timeout: .never, options: options)
+                        for case .failure(let error) in results { Issue.record("\(error)") }
+                    }
+                }
+            }
+            #expect(peaks.map(\.most) == [10, 10])
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
+
+    /// A batch kept the place in the line that it had when it waited first, and took all places of the server again and again.
+    @Test func aBatchDoesNotCutTheLine() async throws {
+        try await Self.run { network in
+            let peak = Peak()
+            let servers = try await Self.start(1, in: network) { _, _ in peak.reaction(network) }
+            let cluster = Self.cluster(of: servers, in: network) { $0.adaptiveLimit = 10...10 }
+            try await cluster.connect()
+            try await network.clock.sleep(for: .seconds(1))
+            async let first = cluster.send(Self.request)
+            async let results = cluster.send(all: Array(repeating: Self.request, count: 1000), timeout: .never)
+            try await network.clock.sleep(for: .milliseconds(50))
+            let began = network.clock.now
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<20 { group.addTask { _ = try await cluster.send(Self.request, timeout: .never) } }
+                try await group.waitForAll()
+            }
+            // Three rounds of 100 ms are enough for 20 calls and their share of the batch.
+            #expect(began.duration(to: network.clock.now) < .milliseconds(500))
+            for case .failure(let error) in await results { Issue.record("\(error)") }
+            _ = try await first
+            await cluster.close()
+            await servers[0].stop()
+        }
+    }
+
+    /// The second copy could choose the server that the first one had chosen in the same moment.
+    @Test func twoCopiesAreNeverOnOneServer() {
+        let (copies, now) = (HedgedCopies(on: EventLoops(count: 1).next()), Instant(nanoseconds: 1))
+        #expect(copies.begin(on: 1, ofSecond: false, at: now))
+        #expect(!copies.begin(on: 1, ofSecond: true, at: now) && copies.server(ofSecond: true) == nil)
+        #expect(copies.begin(on: 2, ofSecond: true, at: now))
+        #expect(!copies.begin(on: 2, ofSecond: false, at: now) && copies.server(ofSecond: false) == 1)
+        copies.endSecond()
+        #expect(copies.begin(on: 2, ofSecond: false, at: now))
+    }
+
+    // MARK: Keys of cached responses
+
+    /// The hash of a dictionary decided: another one in each process. The numbers are those of a Python program that computes
+    /// FNV-1a and the finalizer of SplitMix64.
+    @Test func theServerOfACachedResponseIsTheSameInEveryProcess() {
+        var request = Request(type: 7, body: "hello")
+        #expect(CacheKey("user 7").stableHash == RoutingKey("user 7").hash)
+        #expect(CacheKey(request).stableHash == 11_116_431_945_514_105_976)
+        request["priority"] = 3
+        request[bytes: "token"] = "abc"
+        #expect(CacheKey(request).stableHash == 9_299_863_984_873_617_773)
+        // Fields do not run into each other, or into the body.
+        var other = Request(type: 7, body: "hello")
+        other["priority"] = 3
+        other[bytes: "tokena"] = "bc"
+        #expect(CacheKey(request).stableHash != CacheKey(other).stableHash)
+        #expect(CacheKey(Request(type: 7, body: "a")).stableHash != CacheKey(Request(type: 8, body: "a")).stableHash)
+    }
+
+    // MARK: Weights
+
+    /// Infinite weights gave sums that are not numbers, and one server all requests.
+    @Test(arguments: [.infinity, -.infinity, .nan, -1, 1e308, 1e-9, 1_000_001])
+    func aListWithAWeightThatCannotBeUsedIsRefused(_ weight: Double) async throws {
+        try await Self.run { network in
+            let servers = try await Self.start(2, in: network)
+            let lists = ClusterLists()
+            let cluster = Cluster(discovering: Discovery(lists), speaking: .standard, on: network.loops)
+            lists.found(servers.map { ClusterEndpoint($0.endpoint, weight: weight) })
+            let error = await failure { () throws(ClientError) in
+                try await cluster.send(Self.request, timeout: .seconds(1))
+            }
+            #expect("\(error!)".contains("the weight of s0:7000 is"), "\(error!)")
+            for good in [0, 1e-6, 1, 1e6] {
+                lists.found(servers.map { ClusterEndpoint($0.endpoint, weight: good) })
+                try await network.clock.sleep(for: .seconds(1))
+                #expect(await cluster.metrics.discoveryOutage == .zero)
+                for _ in 0..<10 { _ = try await cluster.send(Self.request) }
+            }
+            // The last list stays in use.
+            lists.found([ClusterEndpoint(servers[0].endpoint, weight: weight)])
+            try await network.clock.sleep(for: .seconds(1))
+            let metrics = await cluster.metrics
+            #expect(metrics.servers.count == 2 && metrics.discoveryFailures == 2)
+            await cluster.close()
+            for server in servers { await server.stop() }
+        }
+    }
 }

@@ -4,7 +4,7 @@ import TrunklineTesting
 
 /// The callers of a simulated life of a cluster.
 struct ClusterCalls: Sendable {
-    enum Way: String, CaseIterable { case send, key, hedge, all, post, start, stream, upload }
+    enum Way: String, CaseIterable { case send, key, hedge, all, post, messages, start, cached, stream, upload }
 
     /// The outcome of a request.
     struct Outcome: Sendable {
@@ -12,6 +12,8 @@ struct ClusterCalls: Sendable {
         var isOneWay = false
         /// Whether it is a further piece of an upload, which is no call.
         var isPiece = false
+        /// Whether the request waits for a server until its time is over, whatever its retry policy.
+        var mayWait = false
         /// How often servers may receive the request.
         let mostTries: Int
         var result: Result<Response, ClientError>
@@ -37,6 +39,17 @@ struct ClusterCalls: Sendable {
             outcomes += await call(caller * 1000 + UInt64(index))
         }
         return outcomes
+    }
+
+    /// A call that begins with the cluster, and has time to wait.
+    func call(ofCrowd number: UInt64) async -> [Outcome] {
+        let number = 1_000_000 + number
+        world.callBegan(number)
+        let body = Bytes("\(number) ")
+        let result = await result { () throws(ClientError) in
+            try await cluster.send(ask(body), timeout: .seconds(4))
+        }
+        return [Outcome(body: body, mayWait: true, mostTries: 1, result: result)]
     }
 
     private func call(_ number: UInt64) async -> [Outcome] {
@@ -130,7 +143,8 @@ struct ClusterCalls: Sendable {
         var random = SeededGenerator(seed: salt)
         let body = Bytes("\(number) ")
         func outcome(_ result: Result<Response, ClientError>) -> [Outcome] {
-            [Outcome(body: body, mostTries: mostTries, result: result)]
+            let mayWait = options.waitsForReady && way != .hedge  // the second copy does not wait
+            return [Outcome(body: body, mayWait: mayWait, mostTries: mostTries, result: result)]
         }
         switch way {
         case .send:
@@ -159,14 +173,45 @@ struct ClusterCalls: Sendable {
             let bodies = (0..<Int.random(in: 1...50, using: &random)).map { Bytes("\(number) \($0)") }
             let results = await cluster.send(all: bodies.map { ask($0) }, timeout: timeout, options: options)
             if results.count != bodies.count { world.violated("\(bodies.count) requests had \(results.count) results") }
-            return zip(bodies, results).map { Outcome(body: $0, mostTries: mostTries, result: $1) }
+            return zip(bodies, results).map {
+                Outcome(body: $0, mayWait: options.waitsForReady, mostTries: mostTries, result: $1)
+            }
         case .post:
             let request = Request(type: SeedCalls.oneWayType, body: body)
             let result = await result { () throws(ClientError) in
                 try await cluster.post(request, timeout: timeout, options: options)
                 return Response()
             }
-            return [Outcome(body: body, isOneWay: true, mostTries: mostTries, result: result)]
+            return [
+                Outcome(
+                    body: body,
+                    isOneWay: true,
+                    mayWait: options.waitsForReady,
+                    mostTries: mostTries,
+                    result: result
+                )
+            ]
+        case .messages:
+            let bodies = (0..<Int.random(in: 1...30, using: &random)).map { Bytes("\(number) \($0)") }
+            let requests = bodies.map { Request(type: SeedCalls.oneWayType, body: $0) }
+            let results = await cluster.post(all: requests, timeout: timeout, options: options)
+            if results.count != bodies.count { world.violated("\(bodies.count) messages had \(results.count) results") }
+            return zip(bodies, results).map { body, result in
+                Outcome(
+                    body: body,
+                    isOneWay: true,
+                    mayWait: options.waitsForReady,
+                    mostTries: 1,
+                    result: result.map { Response() }
+                )
+            }
+        case .cached:
+            return outcome(
+                await result { () throws(ClientError) in
+                    let policy = CachePolicy.for(.seconds(1))
+                    return try await cluster.send(ask(body), cache: policy, timeout: timeout, options: options)
+                }
+            )
         case .start:
             let handle = cluster.start(ask(body), timeout: timeout, options: options)
             if Int.random(in: 0..<3, using: &random) == 0 {

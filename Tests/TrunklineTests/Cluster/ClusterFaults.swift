@@ -8,7 +8,7 @@ enum ClusterFault: String, CaseIterable {
 
 /// What the discovery does now and then.
 enum ClusterNews: String, CaseIterable {
-    case removal, addition, empty, error, wrongAddress, duplicates, others
+    case removal, addition, empty, error, wrongAddress, wrongWeight, duplicates, others, replacement
 }
 
 extension ClusterWorld {
@@ -101,12 +101,19 @@ extension ClusterWorld {
         case .error: return lists.fail()
         case .wrongAddress:
             return lists.found(listed.map { plan.endpoint($0) } + ["nowhere:7000"])
+        case .wrongWeight:
+            var wrong = listed.map { plan.endpoint($0) }
+            wrong[0].weight = [.nan, .infinity, -1, 1e308][Int.random(in: 0..<4, using: &random)]
+            return lists.found(wrong)
         case .duplicates:
             let all = listed.map { plan.endpoint($0) }
             return lists.found((all + all).shuffled(using: &random))
         case .removal:
             if listed.count > 1 { listed.remove(at: Int.random(in: 0..<listed.count, using: &random)) }
         case .addition: listed += plan.hosts.indices.filter { !listed.contains($0) }.shuffled(using: &random).prefix(1)
+        case .replacement:
+            let others = plan.hosts.indices.filter { !listed.contains($0) }
+            if !others.isEmpty { listed = others }
         case .others:
             let count = Int.random(in: 1...plan.hosts.count, using: &random)
             listed = Array(plan.hosts.indices.shuffled(using: &random).prefix(count))

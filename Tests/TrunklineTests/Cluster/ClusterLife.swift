@@ -29,7 +29,7 @@ struct ClusterLife {
         var options = plan.clientOptions
         options.observers.append(world)
         let cluster = Cluster(
-            discovering: Discovery(world.lists),
+            discovering: plan.isNamed ? .dns(ClusterWorld.name) : Discovery(world.lists),
             speaking: plan.codec,
             options: options,
             on: world.network.loops
@@ -39,6 +39,7 @@ struct ClusterLife {
         async let watching: Void = watch(cluster)
         async let connecting: Void? = try? cluster.connect()
         async let discovering: Void = world.discover()
+        async let answering: Void = world.answer(cluster)
         async let trouble: Void = world.makeTrouble(3)
         async let moreTrouble: Void = world.makeTrouble(4)
         async let closing: Void = closeEarly(cluster)
@@ -46,6 +47,7 @@ struct ClusterLife {
             for caller in 1...UInt64(12) {
                 group.addTask { await calls.calls(of: caller, 8, within: Self.time) }
             }
+            for number in 0..<plan.crowd { group.addTask { await calls.call(ofCrowd: UInt64(number)) } }
             return await group.reduce(into: []) { $0 += $1 }
         }
         try await discovering
@@ -67,6 +69,7 @@ struct ClusterLife {
         _ = await connecting
         world.end()
         try await watching
+        try await answering
         for left in await cluster.leftLoads { world.violated("left over after the end: \(left)") }
         for contradiction in await cluster.diagnostics.audit() { world.violated("after the end: \(contradiction)") }
         let hedging = cluster.hedging.withLock { ($0.requests, $0.copies) }
@@ -90,11 +93,22 @@ struct ClusterLife {
         let failures = outcomes.compactMap { outcome in
             if case .failure(let error) = outcome.result { error } else { nil }
         }
-        // A stream that is not read to its end may fail or not.
+        // A stream that is not read to its end may fail or not, and for any reason.
         let abandoned = failures.count { $0.message == ClusterCalls.abandoned }
-        let counted = metrics.failures.values.reduce(0, +)
-        if !(failures.count - abandoned...failures.count).contains(counted) {
-            world.violated("\(failures.count) calls failed, \(abandoned) were abandoned, and \(counted) were counted")
+        if let budget = plan.clientOptions.requests.retryBudget {
+            // One more, because the calls and the retries are not counted at the same moment.
+            let most =
+                Double(budget.initial) + budget.share * Double(metrics.calls) + budget.perSecond * world.now.inSeconds
+            if Double(metrics.retries) > most + 1 { world.violated("\(metrics.retries) retries, at most \(most)") }
+        }
+        let seen = Dictionary(
+            failures.filter { $0.message != ClusterCalls.abandoned }.map { ($0.metric, 1) },
+            uniquingKeysWith: +
+        )
+        let counted = metrics.failures
+        let more = counted.values.reduce(0, +) - seen.values.reduce(0, +)
+        if !(0...abandoned).contains(more) || seen.contains(where: { $0.value > counted[$0.key] ?? 0 }) {
+            world.violated("the failures \(seen) were counted as \(counted), \(abandoned) calls were abandoned")
         }
     }
 
@@ -109,9 +123,13 @@ struct ClusterLife {
             try await world.pass(.milliseconds(10))
             let look = await cluster.look()
             world.setEjected(Set(look.ejected.values.map(\.endpoint)))
+            world.setProbing(look.probing)
+            for endpoint in look.crowded { world.violated("\(endpoint) has more requests than its limit allows") }
             if let last {
                 compare(last, look)
-                if last.table === look.table, look.waiting > 0, look.hasRoom {
+                // While only some servers are ready, a crowd goes on part by part.
+                let isMoving = look.waiting < last.waiting
+                if !isMoving, last.table === look.table, look.waiting > 0, look.hasRoom {
                     if let stuckSince, world.now - stuckSince >= .milliseconds(100) {
                         world.violated("\(look.waiting) calls wait since \(stuckSince) although a server has room")
                         return
@@ -129,6 +147,7 @@ struct ClusterLife {
         if look.isPanicking, !last.isPanicking { world.count("panic") }
         if look.waiting > 0 { world.count("waiting calls") }
         if look.links > last.links { world.count("more links") }
+        if look.waiting > 0, last.waiting - look.waiting > 0, look.hasRoom { world.count("release of a crowd") }
         for id in look.ejected.keys where last.ejected[id] == nil { world.count("ejection") }
         for id in last.ejected.keys where look.ejected[id] == nil { world.count("end of an ejection") }
         guard last.table === look.table else { return }
@@ -162,7 +181,7 @@ struct ClusterLife {
         let began = world.now
         world.beginCountingReceived()
         var missing = [Endpoint]()
-        while world.now - began < ClusterPlan.recoveryBound {
+        while world.now - began < plan.recoveryBound {
             await withTaskGroup(of: Void.self) { group in
                 for number in 0..<min(60, 3 * plan.hosts.count) {
                     group.addTask { _ = try? await cluster.send(ask(Bytes("recovery \(number)"))) }
@@ -174,14 +193,45 @@ struct ClusterLife {
             missing = await cluster.expectedServers.filter { !served.contains($0) }
             if isComplete, missing.isEmpty {
                 world.count("recovered")
-                return world.note("recovered after \(world.now - began)")
+                world.note("recovered after \(world.now - began)")
+                if plan.rotates {
+                    world.count("recovered with answers that rotate")
+                } else if plan.isEven {
+                    try await share(cluster)
+                }
+                return
             }
-            try await world.pass(.milliseconds(100))
+            try await world.pass(plan.rotates ? .seconds(1) : .milliseconds(100))
         }
         let states = await cluster.metrics.servers.filter { missing.contains($0.endpoint) }.map {
             "\($0.endpoint): \($0.state), \($0.inFlight) of \($0.links) links in flight, average \($0.latencyScore)"
         }
-        world.violated("did not serve within \(ClusterPlan.recoveryBound): \(states)")
+        world.violated("did not serve within \(plan.recoveryBound): \(states)")
+    }
+
+    /// When all servers serve and the slow starts are over, each server must have about its share of the requests.
+    private func share(_ cluster: Cluster) async throws {
+        let began = world.now
+        while await cluster.metrics.servers.contains(where: { $0.state != .serving }) {
+            if world.now - began > plan.recoveryBound { return world.violated("a server does not serve again") }
+            try await world.pass(.seconds(1))
+        }
+        try await world.pass(.seconds(12))
+        world.beginCountingReceived()
+        for round in 0..<30 {
+            await withTaskGroup(of: Void.self) { group in
+                for number in 0..<2 * plan.hosts.count {
+                    group.addTask { _ = try? await cluster.send(ask(Bytes("share \(round) \(number)"))) }
+                }
+            }
+        }
+        world.count("shares")
+        let counts = world.receivedSinceEnd
+        // Each of them should have 60.
+        let few = plan.hosts.indices.filter { counts[$0, default: 0] < 15 }
+        if few.isEmpty { return }
+        let scores = await cluster.metrics.servers.map { "\($0.endpoint): \($0.latencyScore)" }
+        world.violated("\(few.map { plan.hosts[$0] }) had fewer than 15 of 60 requests: \(counts), \(scores)")
     }
 }
 
@@ -207,7 +257,11 @@ extension ClusterWorld {
             case .failure(let error):
                 if !outcome.isPiece { count("outcome \(error.code) \(error.fate)") }
                 switch error.fate {
-                case .notSent: if times > 0 { violated("\(name) was received, but its caller got \(error)") }
+                case .notSent:
+                    if times > 0 { violated("\(name) was received, but its caller got \(error)") }
+                    if outcome.mayWait, [.connectionLost, .unavailable, .protocolViolation].contains(error.code) {
+                        violated("\(name) was not sent, and did not go to another server: \(error)")
+                    }
                 case .unknown: break
                 case .answered:
                     if times == 0 { violated("\(name) was rejected but never received") }
@@ -218,4 +272,9 @@ extension ClusterWorld {
             }
         }
     }
+}
+
+extension ClientError {
+    /// How the metrics count it.
+    fileprivate var metric: Client.Metrics.Failure { Client.Metrics.Failure(code, fate) }
 }

@@ -18,11 +18,13 @@ struct ClusterLoadTests {
         func end() { state.withLock { $0.isOver = true } }
 
         /// Sends requests one after the other until the end.
-        func run(_ cluster: Cluster, _ network: SimulatedNetwork) async {
+        func run(_ cluster: Cluster, _ network: SimulatedNetwork, _ options: CallOptions) async {
             while !isOver {
                 let began = network.clock.now.offset
                 var failure: ClientError?
-                do throws(ClientError) { _ = try await cluster.send(ask("hello")) } catch { failure = error }
+                do throws(ClientError) { _ = try await cluster.send(ask("hello"), options: options) } catch {
+                    failure = error
+                }
                 let took = network.clock.now.offset - began
                 state.withLock { state in
                     state.calls += 1
@@ -41,6 +43,7 @@ struct ClusterLoadTests {
         servers count: Int,
         callers: Int,
         balancing: ClusterOptions.Balancing = .leastLoaded,
+        options: CallOptions = CallOptions(),
         answeringAfter delay: @escaping @Sendable (Int) -> Duration = { _ in .milliseconds(20) },
         _ body: @escaping @Sendable (SimulatedNetwork, [LoopbackServer]) async throws -> Void
     ) async throws -> Load {
@@ -62,7 +65,7 @@ struct ClusterLoadTests {
             ) { $0.balancing = balancing }
             try await cluster.connect()
             try await withThrowingTaskGroup(of: Void.self) { [servers] group in
-                for _ in 0..<callers { group.addTask { await load.run(cluster, network) } }
+                for _ in 0..<callers { group.addTask { await load.run(cluster, network, options) } }
                 group.addTask {
                     try await body(network, servers)
                     load.end()
@@ -150,6 +153,25 @@ struct ClusterLoadTests {
             #expect(others.isEmpty, "seed \(seed): \(others.prefix(2))")
             #expect(!load.errors.isEmpty && load.errors.count < 100, "seed \(seed): \(load.errors.count) errors")
             #expect(load.slowest < .seconds(1), "seed \(seed): \(load.slowest)")
+        }
+    }
+
+    /// A server that said goAway gave requests back that it had not received. If they were not to be sent again, they failed,
+    /// although other servers were ready.
+    @Test func serversThatSayGoAwayFailNoRequest() async throws {
+        for seed in seeds(4) {
+            await Task.yield()
+            let load = try await underLoad(seed, servers: 3, callers: 40, options: CallOptions(retry: .never)) {
+                network,
+                servers in
+                try await network.clock.sleep(for: .seconds(1))
+                for round in 0..<60 {
+                    try await servers[round % 3].push(ClusterWorld.goAway)
+                    try await network.clock.sleep(for: .milliseconds(100))
+                }
+            }
+            #expect(load.errors.isEmpty, "seed \(seed): \(load.errors.count) errors, \(load.errors.prefix(2))")
+            #expect(load.calls > 1000)
         }
     }
 }

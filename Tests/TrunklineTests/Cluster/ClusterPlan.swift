@@ -1,37 +1,50 @@
-import Trunkline
 import TrunklineTesting
+
+@testable import Trunkline
 
 /// Everything about a simulated life of a cluster that its seed decides before it begins.
 struct ClusterPlan: Sendable {
     static let requestTimeout = Duration.seconds(2)
     static let idempotentTries = 3
+    /// The longest time for which a server that is ready waits for a probe.
+    static let longestProbing = OutlierRules.Settings().probingTime + .milliseconds(20)
     /// The longest time until all servers serve again after the faults have been mended.
-    static let recoveryBound = Duration.seconds(90)
+    var recoveryBound: Duration { .seconds(rotates ? 300 : 90) }
 
     let seed: UInt64
     let hosts: [String]
     let zones: [String?]
     let weights: [Double]
+    /// Whether the cluster looks up the addresses of a name.
+    let isNamed: Bool
+    /// Whether the name server answers with a part of the addresses, another one each time.
+    let rotates: Bool
     let options: ClusterOptions
     let closesEarly: Bool
     let closesAtOnce: Bool
     let drainTimeout: Duration
+    /// The number of calls that wait from the beginning on, beside those of the callers.
+    let crowd: Int
 
     init(seed: UInt64) {
         self.seed = seed
         var random = SeededGenerator(seed: seed &* 1_000_003 &+ 0xC1)
         let count = seed % 50 == 49 ? Int.random(in: 13...100, using: &random) : Int.random(in: 3...12, using: &random)
-        hosts = (0..<count).map { "s\($0)" }
-        let (hasZones, hasWeights) = (seed % 4 == 1, Int.random(in: 0..<4, using: &random) == 0)
+        // A name has neither zones nor weights.
+        let isNamed = seed % 8 == 3
+        (self.isNamed, rotates) = (isNamed, seed % 16 == 3)
+        hosts = (0..<count).map { isNamed ? "10.1.0.\($0 + 1)" : "s\($0)" }
+        let (hasZones, hasWeights) = (seed % 4 == 1, Int.random(in: 0..<4, using: &random) == 0 && !isNamed)
         var zones: [String?] = []
         var weights: [Double] = []
         for _ in 0..<count {
             zones.append(hasZones ? ["here", "there", nil][Int.random(in: 0..<3, using: &random)] : nil)
-            weights.append(hasWeights ? Double(Int.random(in: 1...4, using: &random)) : 1)
+            weights.append(hasWeights ? Double(Int.random(in: 0...4, using: &random)) : 1)
         }
         (self.zones, self.weights) = (zones, weights)
         var options = ClusterOptions()
-        options.isFailure = { $0.status == Self.failureStatus }
+        // In the others, an error response may be that of the request.
+        if seed % 3 != 2 { options.isFailure = { $0.status == Self.failureStatus } }
         options.balancing = Bool.random(using: &random) ? .leastLoaded : .roundRobin
         let fewestLinks = Int.random(in: 1...2, using: &random)
         options.linksPerEndpoint = fewestLinks...(fewestLinks + Int.random(in: 0...2, using: &random))
@@ -48,6 +61,8 @@ struct ClusterPlan: Sendable {
             ejection.consecutiveFailures = [nil, 1, 2, 3, 5][Int.random(in: 0..<5, using: &random)]
             ejection.baseTime = .seconds(Int.random(in: 1...3, using: &random))
             ejection.maximumTime = .seconds(Int.random(in: 3...10, using: &random))
+            // Not drawn from `random`: the rest of the plan does not depend on it.
+            ejection.maximumShare = [0.5, 0.5, 0.1, 0][Int(seed / 7 % 4)]
             options.ejection = ejection
         }
         options.slowStart = [.zero, .seconds(1), .seconds(10)][Int.random(in: 0..<3, using: &random)]
@@ -57,6 +72,13 @@ struct ClusterPlan: Sendable {
         closesEarly = Int.random(in: 0..<6, using: &random) == 0
         closesAtOnce = Bool.random(using: &random)
         drainTimeout = .milliseconds(Int.random(in: 100...3000, using: &random))
+        crowd = Int.random(in: 0..<4, using: &random) == 0 ? Int.random(in: 20...300, using: &random) : 0
+    }
+
+    /// Whether all servers must have about the same share in the end: nothing makes them differ.
+    var isEven: Bool {
+        hosts.count <= 12 && options.subset == nil && options.zone == nil && options.adaptiveLimit == nil
+            && weights.allSatisfy { $0 == 1 }
     }
 
     /// The status of the error responses of a server that fails fast.

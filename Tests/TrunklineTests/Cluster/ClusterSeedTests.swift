@@ -5,7 +5,8 @@ import TrunklineTesting
 /// Hundreds of simulated lives of a cluster, each decided by its seed. In each of them:
 /// - Every call ends once and in time, with its own response or with an error that agrees with what the servers received.
 /// - A server that is ejected gets no request, outside of a panic, and no call waits while a server has room.
-/// - After the faults, all servers serve again within a bound.
+/// - A server that is left out is used again within a bound, whatever its probe is.
+/// - After the faults, all servers serve again within a bound, and with about the same share if nothing makes them differ.
 /// - Nothing is left over at the end.
 ///
 /// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints all that happens.
@@ -51,9 +52,10 @@ struct ClusterSeedTests {
         let news = ClusterNews.allCases.map { "news \($0)" }
         let ways = ClusterCalls.Way.allCases.map { "call \($0)" }
         for name in outcomes + faults + news + ways + [
-            "panic", "ejection", "end of an ejection", "waiting calls", "more links", "hedged", "second copies",
+            "panic", "probing", "shares", "ejection", "end of an ejection", "waiting calls", "release of a crowd",
+            "more links", "hedged", "second copies",
             "received several times", "recovered", "piece success", "piece timedOut notSent", "piece closed notSent",
-            "piece cancelled notSent",
+            "piece cancelled notSent", "recovered with answers that rotate",
         ] {
             #expect(tally[name, default: 0] > 0, "\(name) never happened")
         }

@@ -50,8 +50,10 @@ struct ClusterSubscriptionTests {
         _ count: Int,
         listed: Int? = nil,
         seed: UInt64 = 1,
+        options: ClientOptions = ClientOptions(),
         _ change: @escaping @Sendable (inout ClusterOptions) -> Void = { _ in },
         refusing: @escaping @Sendable (Int) -> Bool = { _ in false },
+        hanging: @escaping @Sendable (Int) -> Bool = { _ in false },
         _ body: @escaping @Sendable (Setting) async throws -> Void
     ) async throws {
         let network = SimulatedNetwork(seed: seed)
@@ -64,6 +66,7 @@ struct ClusterSubscriptionTests {
                 )
                 servers.append(
                     try await network.startServer(at: Setting.endpoint(number), speaking: SeedCodec.strict) { frame in
+                        if hanging(number) { return .noReply }
                         if frame.type != Self.subscribe.type { return .status(200) }
                         return refusing(number) ? .status(500) : pushes
                     }
@@ -73,6 +76,7 @@ struct ClusterSubscriptionTests {
             let cluster = Cluster(
                 discovering: Discovery(lists),
                 speaking: SeedCodec.strict,
+                options: options,
                 on: network.loops,
                 change
             )
@@ -256,6 +260,170 @@ struct ClusterSubscriptionTests {
             }
             try await setting.pass(40)
             #expect(await setting.requests(100) == counts)
+        }
+    }
+
+    /// The call failed when its time was over, and nothing was repeated on the servers that had accepted. If the server that
+    /// hung was the first one, no other was asked.
+    @Test func aServerThatHangsDoesNotFailASubscriptionOnAll() async throws {
+        for hung in 0..<5 {
+            let hanging = Lock<Set<Int>>([hung])
+            try await run(5) { _ in
+            } hanging: { number in
+                hanging.withLock { $0.contains(number) }
+            } _: { setting in
+                let changes = setting.cluster.changes
+                try await setting.pass(1)
+                let began = setting.now
+                let subscription = try await setting.cluster.subscribe(
+                    Self.subscribe,
+                    on: .all,
+                    timeout: .seconds(2)
+                )
+                #expect(setting.now - began == .seconds(2))
+                #expect(subscription.pendingServers == [Setting.endpoint(hung)])
+                #expect(subscription.response?.body == "prices")
+                #expect(await setting.requests(100) == [1, 1, 1, 1, 1])
+                // It is asked again, in vain, and then with success.
+                try await setting.pass(12)
+                hanging.withLock { $0 = [] }
+                for await case .subscriptionAccepted(let endpoint) in changes {
+                    #expect(endpoint == Setting.endpoint(hung))
+                    break
+                }
+                let time = setting.now
+                try await setting.pass(10)
+                let counts = setting.received.counts(since: time)
+                #expect(counts.count == 5 && counts.values.allSatisfy { $0 >= 9 }, "\(counts)")
+                try await subscription.end(sending: Self.unsubscribe)
+                #expect(await setting.requests(101) == [1, 1, 1, 1, 1])
+                #expect(await setting.cluster.metrics.calls == 1)
+            }
+        }
+    }
+
+    /// A server that hung has the subscription as soon as its link is replaced, too.
+    @Test func aServerThatHangsIsSubscribedOnByItsNextLink() async throws {
+        let hanging = Lock(true)
+        try await run(3) { _ in
+        } hanging: { number in
+            number == 1 && hanging.withLock { $0 }
+        } _: { setting in
+            try await setting.pass(1)
+            let subscription = try await setting.cluster.subscribe(Self.subscribe, on: .all, timeout: .seconds(2))
+            #expect(subscription.pendingServers == [Setting.endpoint(1)])
+            hanging.withLock { $0 = false }
+            await setting.servers[1].kill()
+            try await setting.servers[1].resumeAccepting()
+            try await setting.pass(40)
+            let time = setting.now
+            try await setting.pass(10)
+            #expect(setting.received.counts(since: time).values.sorted() == [10, 10, 10])
+            await subscription.end()
+        }
+    }
+
+    @Test func aSubscriptionOnAllFailsIfNoServerAnswers() async throws {
+        try await run(3) { _ in
+        } hanging: { _ in
+            true
+        } _: { setting in
+            try await setting.pass(1)
+            let error = await #expect(throws: ClientError.self) {
+                try await setting.cluster.subscribe(Self.subscribe, on: .all, timeout: .seconds(4))
+            }
+            #expect(error?.code == .timedOut && error?.fate == .unknown)
+            #expect(await setting.requests(100) == [1, 1, 1], "the others are asked after a second")
+            let metrics = await setting.cluster.metrics
+            #expect(metrics.calls == 1 && metrics.failures.map(\.value) == [1])
+            try await setting.pass(30)
+            #expect(await setting.requests(100) == [1, 1, 1], "nothing is repeated")
+        }
+    }
+
+    /// Without a metric, the refusal by one of all servers was no failure of a call.
+    @Test func aRefusalByOneServerIsAFailureAndNamesTheOthers() async throws {
+        try await run(3) { _ in
+        } refusing: {
+            $0 == 1
+        } _: { setting in
+            try await setting.pass(1)
+            var texts: [String] = []
+            for _ in 0..<5 {
+                do throws(ClientError) {
+                    _ = try await setting.cluster.subscribe(Self.subscribe, on: .all)
+                } catch {
+                    #expect(error.code == .rejected && error.endpoint == Setting.endpoint(1))
+                    texts.append("\(error)")
+                }
+            }
+            #expect(texts.contains { $0.contains("the subscription was accepted by s") }, "\(texts)")
+            let metrics = await setting.cluster.metrics
+            #expect(metrics.calls == 5 && metrics.failures == [Client.Metrics.Failure(.rejected, .answered): 5])
+        }
+    }
+
+    /// Each move counted as a call.
+    @Test func aMoveIsNoCall() async throws {
+        try await run(3) { setting in
+            try await setting.pass(1)
+            let subscription = try await setting.cluster.subscribe(Self.subscribe)
+            for _ in 0..<4 {
+                let time = setting.now
+                try await setting.pass(3)
+                let holder = try #require(setting.holder(since: time))
+                await setting.servers[holder].kill()
+                try await setting.pass(1)
+                try await setting.servers[holder].resumeAccepting()
+            }
+            #expect(await setting.requests(100).reduce(0, +) == 5)
+            #expect(await setting.cluster.metrics.calls == 1)
+            await subscription.end()
+        }
+    }
+
+    /// The end waited for the time-out of a move to a server that hung.
+    @Test func theEndDoesNotWaitForAMoveThatHangs() async throws {
+        let hanging = Lock<Set<Int>>([])
+        try await run(2) {
+            $0.ejection = nil
+        } hanging: { number in
+            hanging.withLock { $0.contains(number) }
+        } _: { setting in
+            let subscription = try await setting.cluster.subscribe(Self.subscribe)
+            try await setting.pass(3)
+            let first = try #require(setting.holder(since: .zero))
+            hanging.withLock { $0 = [1 - first] }
+            await setting.servers[first].kill()
+            try await setting.pass(2)
+            #expect(await setting.requests(100)[1 - first] == 1)
+            let time = setting.now
+            try await subscription.end(sending: Self.unsubscribe)
+            #expect(setting.now - time < .milliseconds(100))
+            try await setting.pass(1)
+            #expect(await setting.requests(101)[1 - first] == 1, "the server may know the subscription")
+            hanging.withLock { $0 = [] }
+            try await setting.servers[first].resumeAccepting()
+            try await setting.pass(30)
+            #expect(await setting.requests(100).reduce(0, +) == 2)
+        }
+    }
+
+    /// All subscriptions moved to the first server that was ready after an outage, and stayed there.
+    @Test func subscriptionsAreSpreadAfterAnOutage() async throws {
+        let options = ClientOptions { $0.reconnecting.policy = Backoff(base: .milliseconds(1), cap: .milliseconds(2)) }
+        try await run(4, options: options, { $0.balancing = .roundRobin }) { setting in
+            for _ in 0..<200 { _ = try await setting.cluster.subscribe(Self.subscribe) }
+            for server in setting.servers { await server.kill() }
+            let before = await setting.requests(100)
+            try await setting.pass(2)
+            for server in setting.servers {
+                try await server.resumeAccepting()
+                try await setting.network.clock.sleep(for: .milliseconds(5))
+            }
+            try await setting.pass(60)
+            let moved = zip(await setting.requests(100), before).map { $0 - $1 }
+            #expect(moved.reduce(0, +) == 200 && moved.allSatisfy { $0 > 20 }, "\(moved)")
         }
     }
 

@@ -13,6 +13,8 @@ final class ClusterWorld: Sendable {
         var listed: [Int]
         /// Since when each server has been seen ejected without a panic.
         var ejectedSince: [String: Duration] = [:]
+        /// Since when each server has been seen waiting for a probe, with a link.
+        var probingSince: [String: Duration] = [:]
         /// When the latest panic ended.
         var panicEnded = Duration.zero
         /// How often each further piece of an upload was received.
@@ -37,11 +39,12 @@ final class ClusterWorld: Sendable {
         self.plan = plan
         network = SimulatedNetwork(seed: plan.seed)
         network.recordsTrace = recordsTrace
-        lists = ClusterLists()
+        lists = ClusterLists(ignoringCancellation: plan.seed % 3 == 0)
         state = Lock(
             State(moods: plan.hosts.map { _ in .usual }, listed: Array(plan.hosts.indices))
         )
         network.host("nowhere")
+        if plan.isNamed { lists.publish(in: network) }
     }
 
     // MARK: Facts
@@ -88,6 +91,20 @@ final class ClusterWorld: Sendable {
 
     func end() { state.withLock { $0.isOver = true } }
 
+    /// Answers questions about the name, and lets the cluster ask as often as it may.
+    func answer(_ cluster: Cluster) async throws {
+        guard plan.isNamed else { return }
+        var random = plan.random(6)
+        while !isOver {
+            if plan.rotates { lists.turn(&random) }
+            cluster.refresh.ring()
+            try await pass(.milliseconds(700))
+        }
+    }
+
+    /// The name that the cluster looks up, in some lives.
+    static let name = Endpoint.host("orders", port: 7000)
+
     func setMood(_ mood: Mood, _ index: Int) { state.withLock { $0.moods[index] = mood } }
 
     func setListed(_ listed: [Int]) { state.withLock { $0.listed = listed } }
@@ -98,6 +115,18 @@ final class ClusterWorld: Sendable {
             for endpoint in ejected where state.ejectedSince[endpoint] == nil { state.ejectedSince[endpoint] = now }
             state.ejectedSince = state.ejectedSince.filter { ejected.contains($0.key) }
         }
+    }
+
+    /// A server that is ready waits for a probe for a limited time.
+    func setProbing(_ probing: Set<String>) {
+        let now = now
+        let late = state.withLock { state in
+            for endpoint in probing where state.probingSince[endpoint] == nil { state.probingSince[endpoint] = now }
+            state.probingSince = state.probingSince.filter { probing.contains($0.key) }
+            return state.probingSince.filter { now - $0.value > ClusterPlan.longestProbing }.map(\.key)
+        }
+        if !probing.isEmpty { count("probing") }
+        for endpoint in late { violated("\(endpoint) waits for a probe since \(ClusterPlan.longestProbing)") }
     }
 
     func beginCountingReceived() { state.withLock { $0.receivedSinceEnd = [:] } }
@@ -130,7 +159,11 @@ final class ClusterWorld: Sendable {
         switch mood {
         case .usual, .slow:
             let delay = mood == .slow ? delay * 10 : delay
-            if isInParts { return .after(delay, .parts([request.body], every: delay, then: .reply(empty))) }
+            if isInParts {
+                // Some replies end long after their first part.
+                let rest = Int.random(in: 0..<4, using: &random) == 0 ? Duration.milliseconds(1200) : .zero
+                return .after(delay, .parts([request.body], every: delay, then: .after(rest, .reply(empty))))
+            }
             return .after(delay, .echo)
         case .failing: return .status(ClusterPlan.failureStatus, request.body)
         case .resetting: return .reset
@@ -206,20 +239,56 @@ final class ClusterLists: AsyncSequence, Sendable {
     struct AsyncIterator: AsyncIteratorProtocol {
         fileprivate var base: AsyncStream<[ClusterEndpoint]?>.Iterator
 
+        /// The list that it returns again and again if its task is cancelled; `nil` for none, so that it ends.
+        fileprivate var latest: [ClusterEndpoint]?
+        fileprivate let ignoresCancellation: Bool
+
         mutating func next() async throws -> [ClusterEndpoint]? {
-            guard let list = await base.next(isolation: #isolation) else { return nil }
+            guard let list = await base.next(isolation: #isolation) else { return ignoresCancellation ? latest : nil }
             guard let list else { throw LookupFailed() }
+            latest = list
             return list
         }
     }
 
     private let (stream, continuation) = AsyncStream<[ClusterEndpoint]?>.makeStream()
 
-    func makeAsyncIterator() -> AsyncIterator { AsyncIterator(base: stream.makeAsyncIterator()) }
+    private let ignoresCancellation: Bool
 
-    func found(_ list: [ClusterEndpoint]) { continuation.yield(.some(list)) }
+    init(ignoringCancellation: Bool = false) { ignoresCancellation = ignoringCancellation }
 
-    func fail() { continuation.yield([ClusterEndpoint]?.none) }
+    func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(base: stream.makeAsyncIterator(), ignoresCancellation: ignoresCancellation)
+    }
+
+    func found(_ list: [ClusterEndpoint]) {
+        guard let network = network.withLock({ $0 }) else { return _ = continuation.yield(.some(list)) }
+        hosts.withLock { $0 = list.compactMap(\.endpoint.host) }
+        network.setName(name, hosts: hosts.withLock { $0 })
+        network.setResolution(of: name)
+    }
+
+    func fail() {
+        guard let network = network.withLock({ $0 }) else { return _ = continuation.yield([ClusterEndpoint]?.none) }
+        let failure = NameAnswer.failure(after: .milliseconds(1))
+        network.setResolution(of: name, ipv6: failure, ipv4: failure)
+    }
+
+    // MARK: A name instead
+
+    private var name: String { ClusterWorld.name.host ?? "" }
+    private let network = Lock<SimulatedNetwork?>(nil)
+    private let hosts = Lock<[String]>([])
+
+    /// Makes the lists the addresses of a name.
+    func publish(in network: SimulatedNetwork) { self.network.withLock { $0 = network } }
+
+    /// Makes another half of the latest list the addresses of the name.
+    func turn(_ random: inout SeededGenerator) {
+        let all = hosts.withLock { $0 }
+        let part = all.shuffled(using: &random).prefix((all.count + 1) / 2)
+        network.withLock { $0 }?.setName(name, hosts: Array(part))
+    }
 }
 
 extension Cluster {
@@ -229,26 +298,37 @@ extension Cluster {
         let isPanicking: Bool
         /// The requests in flight of the servers that are ejected, outside of a panic.
         var ejected: [UInt64: (endpoint: String, inFlight: Int)] = [:]
+        /// The servers that wait for a probe, and are ready.
+        var probing: Set<String> = []
         let waiting: Int
         /// Whether a server could take a request.
         let hasRoom: Bool
+        /// The servers that have more requests in flight than their limit may ever be, apart from a probe.
+        let crowded: [Endpoint]
         /// The number of links that are used.
         let links: Int
     }
 
     func look() -> Look {
+        let limit = options.adaptiveLimit?.upperBound ?? .max
+        let serving = servers.all.filter { server in
+            [.serves, .servesAndIsProbed].contains(use(of: server.member.id))
+                && server.links.contains { !$0.link.isLarge && $0.isReady && $0.link.isReady }
+        }
+        let weighted = serving.filter { $0.found.weight > 0 }
         var look = Look(
             table: picker.table,
             isPanicking: outliers.isPanicking,
             waiting: waiting.waitingCount,
-            hasRoom: servers.all.contains { server in
-                let links = server.links.filter { !$0.link.isLarge }
-                return [.serves, .servesAndIsProbed].contains(use(of: server.member.id))
-                    && links.contains { $0.isReady && $0.link.isReady }
-                    && links.reduce(0) { $0 + $1.link.inFlight } < server.member.maximumInFlight
-            },
+            hasRoom: (weighted.isEmpty ? serving : weighted)
+                .contains { $0.member.inFlight < $0.member.maximumInFlight },
+            crowded: servers.all.filter { $0.member.inFlight - 1 > limit }.map(\.found.endpoint),
             links: servers.all.reduce(0) { $0 + $1.links.count }
         )
+        for server in servers.all where server.isReady {
+            guard case .probing = outliers.state(of: server.member.id) else { continue }
+            look.probing.insert("\(server.found.endpoint)")
+        }
         for server in servers.all where isEjected(server.found.endpoint) {
             let inFlight = server.links.reduce(0) { $0 + $1.link.inFlight }
             look.ejected[server.member.id] = ("\(server.found.endpoint)", inFlight)
@@ -265,8 +345,11 @@ extension Cluster {
 
     /// The servers that must serve when nothing is wrong.
     var expectedServers: [Endpoint] {
-        let local = servers.all.filter { options.zone != nil && $0.found.zone == options.zone }
-        return (local.isEmpty ? servers.all : local).map(\.found.endpoint)
+        // Those without weight are the last resort.
+        let weighted = servers.all.filter { $0.found.weight > 0 }
+        let serving = weighted.isEmpty ? servers.all : weighted
+        let local = serving.filter { options.zone != nil && $0.found.zone == options.zone }
+        return (local.isEmpty ? serving : local).map(\.found.endpoint)
     }
 
     var usedServers: [Endpoint] { servers.all.map(\.found.endpoint) }
@@ -275,6 +358,8 @@ extension Cluster {
     var leftLoads: [String] {
         let links = servers.all.flatMap { $0.links.map(\.link) } + servers.draining.values.sorted { $0.id < $1.id }
         var left = links.filter { $0.inFlight != 0 }.map { "\($0.inFlight) requests of \($0.member.endpoint)" }
+        left += servers.all.filter { $0.member.inFlight != 0 }
+            .map { "\($0.member.inFlight) counted for \($0.found.endpoint)" }
         if waiting.waitingCount != 0 { left.append("\(waiting.waitingCount) waiting calls") }
         return left
     }

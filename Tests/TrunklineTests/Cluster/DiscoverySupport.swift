@@ -7,6 +7,7 @@ final class RunningDiscovery: Sendable {
     enum Report: Sendable {
         case found([ClusterEndpoint])
         case failed(any Error)
+        case answersRotate(Int, of: Int)
     }
 
     let alarm: Alarm
@@ -20,6 +21,8 @@ final class RunningDiscovery: Sendable {
             self?.add(.found($0))
         } failed: { [weak self] in
             self?.add(.failed($0))
+        } answersRotate: { [weak self] in
+            self?.add(.answersRotate($0, of: $1))
         }
         let task = Task(executorPreference: loop.taskExecutor) { [weak self] in
             do { try await discovery.run(receiver) } catch { self?.add(.failed(error)) }
@@ -44,6 +47,15 @@ final class RunningDiscovery: Sendable {
 
     var errors: [any Error] {
         state.withLock { $0.reports.compactMap { if case .failed(let error) = $0.report { error } else { nil } } }
+    }
+
+    /// The number of servers in the answer with which the answers began to rotate, and of those that were known, each time.
+    var rotations: [[Int]] {
+        state.withLock {
+            $0.reports.compactMap {
+                if case .answersRotate(let count, let known) = $0.report { [count, known] } else { nil }
+            }
+        }
     }
 
     /// The endpoints of the latest list.

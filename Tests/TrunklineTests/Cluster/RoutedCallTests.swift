@@ -441,9 +441,9 @@ struct RoutedCallTests {
             let call = RoutedReplies.Call(Self.request, isOpen: false, .never, .never, CallOptions(), ReplyBuffering())
             let (loop, executor) = (network.loop, network.executor)
             let replies = RoutedReplies(call, nil, on: loop, executor: executor) { body, _ throws(ClientError) in
-                _ = try await body(client, .never, CallOptions())
+                _ = try await body(client, .never, CallOptions(), nil)
                 try? await network.clock.sleep(for: .milliseconds(50))
-                _ = try await body(client, .never, CallOptions())
+                _ = try await body(client, .never, CallOptions(), nil)
             }
             let stream = ReplyStream(replies)
             #expect(await words(of: stream) == ["hello"])

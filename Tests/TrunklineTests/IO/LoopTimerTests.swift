@@ -43,4 +43,70 @@ struct LoopTimerTests {
         let timer = LoopTimer(target: Target(), grid: .seconds(3600))
         #expect(timer.onGrid(deadline) >= deadline)
     }
+
+    /// Calls a closure on the loop.
+    private final class Call: TimerTarget {
+        private let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+        func timerFired() { body() }
+    }
+
+    /// A loop ran all jobs that there were, and seven more times those that came meanwhile, before it looked at its timers.
+    /// With enough tasks that yield for ever, a turn took seconds.
+    @Test func tasksThatYieldForEverDoNotStarveTimers() async {
+        let loop = EventLoops(count: 1).next()
+        let state = Lock((steps: 0, isOver: false, target: Call?.none))
+        let steps = await withCheckedContinuation { continuation in
+            let target = Call {
+                let steps = state.withLock { state in
+                    state.isOver = true
+                    return state.steps
+                }
+                continuation.resume(returning: steps)
+            }
+            state.withLock { $0.target = target }
+            loop.schedule(
+                LoopClosure {
+                    for _ in 0..<10_000 {
+                        Task(executorPreference: loop.taskExecutor) {
+                            func goesOn() -> Bool {
+                                state.withLock { state in
+                                    state.steps += 1
+                                    return !state.isOver
+                                }
+                            }
+                            while goesOn() { await Task.yield() }
+                        }
+                    }
+                    loop.arm(LoopTimer(target: target), at: loop.now)
+                }
+            )
+        }
+        #expect(steps <= 2 * SocketEventLoop.mostJobs)
+    }
+
+    /// What a turn leaves for the next one comes before what is new.
+    @Test func jobsKeepTheirOrderIfATurnDoesNotRunAll() async {
+        let loop = EventLoops(count: 1).next()
+        let count = 3 * SocketEventLoop.mostJobs
+        let order = Lock<[Int]>([])
+        await withCheckedContinuation { continuation in
+            loop.schedule(
+                LoopClosure {
+                    for number in 0..<count {
+                        Task(executorPreference: loop.taskExecutor) {
+                            order.withLock { $0.append(number) }
+                            await Task.yield()
+                            let isLast = order.withLock { order in
+                                order.append(count + number)
+                                return order.count == 2 * count
+                            }
+                            if isLast { continuation.resume() }
+                        }
+                    }
+                }
+            )
+        }
+        #expect(order.withLock { $0 } == Array(0..<2 * count))
+    }
 }

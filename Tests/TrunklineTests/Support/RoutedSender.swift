@@ -79,7 +79,12 @@ struct RoutedSender: RequestSender {
         let partTimeout = call.partTimeout.duration(orByDefault: defaults.timeout)
         let (loop, executor) = (network.loop, network.executor)
         let replies = RoutedReplies(call, partTimeout, on: loop, executor: executor) { body, _ throws(ClientError) in
-            _ = try await perform(timeout: timeout, options: call.options, body)
+            _ = try await perform(timeout: timeout, options: call.options) {
+                client,
+                timeout,
+                options throws(ClientError) in
+                try await body(client, timeout, options, nil)
+            }
         }
         return ReplyStream(replies)
     }

@@ -107,16 +107,11 @@ package struct HashRing: Sendable {
 }
 
 extension HashRing {
-    /// Returns a 64-bit hash of `bytes`: FNV-1a, whose upper bits depend little on the last bytes, and then the
-    /// finalizer of SplitMix64, which spreads them.
-    ///
-    /// The hash has no seed and never changes: processes, versions and machines agree on it, so clients send the same
-    /// key to the same server. It does not resist an attacker who chooses keys.
+    /// Returns the `StableHasher` hash of `bytes`.
     package static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0100_0000_01b3 }
-        var finalizer = SeededGenerator(seed: hash)
-        return finalizer.next()
+        var hasher = StableHasher()
+        hasher.combine(bytes)
+        return hasher.value
     }
 
     /// Returns the most requests in flight that a member may have: its share of all requests, times `factor`, rounded

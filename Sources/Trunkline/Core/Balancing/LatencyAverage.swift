@@ -1,67 +1,92 @@
 /// The average latency of a server, in one word, so that many threads can change it without a lock.
 ///
-/// A slow response raises the average to its latency at once; faster ones lower it with a time constant of 10 s. These are
-/// the rules and the constant of Finagle's peak EWMA. A failure never lowers it: a server that fails fast must not attract
-/// requests.
+/// A slow response raises the average to its latency at once; faster ones lower it with a time constant of 10 s. Whenever
+/// it is read, it has decayed with the same constant since its latest change, so that a server that was slow and gets no
+/// requests is tried again. These are the rules and the constant of Finagle's peak EWMA. An error or a failure lowers it no
+/// faster than time does: a server that fails fast must not attract requests.
+///
+/// It is unknown until the first response, whatever fails before. A response replaces an unknown average, and one that
+/// nothing has changed for longer than the time constant. An error in place of that response makes it unknown: the server
+/// works, but nothing says how fast.
 ///
 /// Only the first fast response within about a millisecond counts. Otherwise the time between two responses would be too
 /// short to be measured, and a busy server would never become faster.
 package struct LatencyAverage: Sendable, Equatable {
-    /// The average in microseconds, as a `Float`, in the upper half, and the time of the latest change in ticks in the
-    /// lower one.
+    /// The average at the latest change in microseconds, as a `Float`, in the upper half, 0 if it is unknown; and the time
+    /// of the change in ticks in the lower one.
     package let bits: UInt64
 
-    /// The average of a server that has not answered yet.
-    private static let seed: Float = 30_000
-    /// One tick is 2²⁰ ns. The clock of ticks begins again after 52 days; after so long without a response, the average
-    /// may be too old by a few seconds at most, which the next response corrects.
-    private static let tick: Int64 = 20
-    /// The time constant, in ticks.
-    private static let timeConstant = Float(10e9 / Double(1 << tick))
+    /// What has come of a request.
+    package enum Outcome {
+        case answer
+        /// The server answered with an error.
+        case error
+        /// The server did not answer, or the caller gave up: an answer takes at least this long.
+        case nothing
+    }
+
+    /// The least average that is known, in microseconds.
+    private static let least: Float = 0.001
 
     package init(bits: UInt64) { self.bits = bits }
 
-    package init(at now: Instant) { self.init(Self.seed, Self.ticks(now)) }
+    /// An unknown average.
+    package init(at now: Instant) { self.init(0, DecayClock.ticks(now)) }
 
     private init(_ microseconds: Float, _ ticks: UInt32) {
         bits = UInt64(microseconds.bitPattern) << 32 | UInt64(ticks)
     }
 
-    /// The average, in microseconds.
-    package var microseconds: Float { Float(bitPattern: UInt32(truncatingIfNeeded: bits >> 32)) }
+    /// The average at the latest change.
+    @inline(__always)
+    private var value: Float { Float(bitPattern: UInt32(truncatingIfNeeded: bits >> 32)) }
 
-    private var ticks: UInt32 { UInt32(truncatingIfNeeded: bits) }
+    /// The time of the latest change.
+    @inline(__always)
+    package var ticks: UInt32 { UInt32(truncatingIfNeeded: bits) }
 
-    private static func ticks(_ instant: Instant) -> UInt32 {
-        UInt32(truncatingIfNeeded: instant.nanoseconds >> tick)
+    /// Whether the server has answered.
+    @inline(__always)
+    package var isKnown: Bool { bits >> 32 != 0 }
+
+    /// The average in microseconds, if it was changed just now; `nil` if it was not, or is unknown.
+    @inline(__always)
+    package func freshMicroseconds(at now: Instant) -> Float? {
+        isKnown && DecayClock.isFresh(ticks, at: now) ? value : nil
+    }
+
+    /// Whether an answer that took `nanoseconds` and came at `now` changes nothing, as most do.
+    @inline(__always)
+    package func ignores(nanoseconds: Int64, at now: Instant) -> Bool {
+        DecayClock.ticks(now) == ticks && Float(nanoseconds) * 0.001 <= value
+    }
+
+    /// The average in microseconds; 0 if it is unknown.
+    @inline(__always)
+    package func microseconds(at now: Instant) -> Float {
+        value * DecayClock.remainder(after: DecayClock.elapsed(since: ticks, at: now))
     }
 
     /// Returns the average after a request that took `nanoseconds` and ended at `now`.
     ///
-    /// - Parameter isAnswer: Whether the server answered. A failure, and a request that its caller gave up, took at least
-    ///   this long.
-    package func adding(nanoseconds: Int64, isAnswer: Bool, at now: Instant) -> LatencyAverage {
-        let (sample, ticks) = (Float(max(0, nanoseconds)) / 1000, Self.ticks(now))
-        if sample > microseconds { return LatencyAverage(sample, ticks) }
-        let elapsed = ticks &- self.ticks
-        // Another thread may have read the clock later and added its response earlier.
-        guard elapsed > 0, elapsed < 1 << 31 else { return self }
-        if !isAnswer { return LatencyAverage(microseconds, ticks) }
-        let weight = Self.decay(Float(elapsed) / Self.timeConstant)
-        return LatencyAverage(microseconds * weight + sample * (1 - weight), ticks)
+    /// - Parameter outcome: What has come of the request.
+    package func adding(nanoseconds: Int64, _ outcome: Outcome, at now: Instant) -> LatencyAverage {
+        let sample = max(Self.least, Float(nanoseconds) / 1000)
+        let elapsed = DecayClock.elapsed(since: ticks, at: now)
+        if elapsed == 0, sample <= value { return self }
+        let ticks = DecayClock.ticks(now)
+        let isOld = DecayClock.isLong(elapsed)
+        if outcome == .answer, sample > value * DecayClock.remainder(after: elapsed) || isOld {
+            return LatencyAverage(sample, ticks)
+        }
+        let weight = DecayClock.weight(of: elapsed)
+        switch outcome {
+        case .answer: return LatencyAverage(value * weight + sample * (1 - weight), ticks)
+        case .error where isOld && sample <= value * weight: return LatencyAverage(at: now)
+        case .error, .nothing: return isKnown ? LatencyAverage(max(value * weight, sample), ticks) : self
+        }
     }
 
     /// Whether nothing has changed the average for longer than the time constant.
-    package func isStale(at now: Instant) -> Bool {
-        let elapsed = Self.ticks(now) &- ticks
-        return elapsed < 1 << 31 && Float(elapsed) > Self.timeConstant
-    }
-
-    /// An approximation of e⁻ˣ, between 0 and 1 and decreasing, without a library of mathematics.
-    private static func decay(_ x: Float) -> Float {
-        let part = 1 + x / 8 + x * x / 128
-        let square = part * part
-        let fourth = square * square
-        return 1 / (fourth * fourth)
-    }
+    package func isStale(at now: Instant) -> Bool { DecayClock.isLong(DecayClock.elapsed(since: ticks, at: now)) }
 }

@@ -11,12 +11,22 @@ extension OutlierRules {
         /// server all at once: 0 through 1. Ours: Envoy only lengthens, by an absolute time that is 0 by default.
         package var jitter = 0.1
         /// The share of members that may be ejected or probing at once, rounded down, but at least one of two or more
-        /// members: 0 through 1. Values above one half do not eject more, because of the panic. Ours: Envoy has 10 %.
+        /// members: 0 through 0.5. With 0, no member is ejected. Ours: Envoy has 10 %, for ejections of every kind.
         package var maximumShare = 0.5
+        /// The share of members that comparisons may have ejected at once, rounded in the same way. Envoy and gRPC: 10 %.
+        package var comparedShare = 0.1
         /// The time between two calls of `closeInterval`. The caller has the timer. Envoy: 10 s.
         package var interval: Duration = .seconds(10)
+        /// How long a member waits for a probe to succeed before it returns without one, as in Envoy and gRPC, where every
+        /// ejection ends by time. Longer than the usual timeout of a request (8 s), so that a probe that hangs has failed by
+        /// then. Ours.
+        package var probingTime: Duration = .seconds(10)
+        /// How long, of `probingTime`, only requests that may be performed twice are probes. Ours.
+        package var preferenceTime: Duration = .seconds(5)
         /// Ejects members whose success rate is an outlier. `nil` for off.
         package var successRate: SuccessRate? = SuccessRate()
+        /// Ejects members that answer far more requests with errors than the others. `nil` for off.
+        package var errorRate: ErrorRate? = ErrorRate()
         /// Ejects members that are far slower than the others. `nil` for off.
         package var latency: Latency? = Latency()
 
@@ -57,6 +67,33 @@ extension OutlierRules {
         }
     }
 
+    /// A member is an outlier if its share of requests that failed or were answered with an error, whatever that means, is
+    /// far above the median of the members' shares. The rule is ours, in place of the failure percentage of Envoy and gRPC
+    /// (A50: above 85 %), which is absolute: errors of all members have their cause in the requests.
+    package struct ErrorRate: Sendable, Hashable {
+        /// Members with fewer requests in the interval are not compared; at least 1.
+        package var minimumRequests = 20
+        /// With fewer members to compare there are no outliers: of two, the median does not tell which one is wrong.
+        package var minimumMembers = 3
+        /// The least difference from the median. Below this, the members may only have had different requests.
+        package var minimumDifference = 0.5
+
+        package init() {}
+
+        /// The outliers, the highest rate first.
+        func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
+            let rates = facts.compactMap { facts -> (id: UInt64, value: Double)? in
+                let requests = Double(max(0, facts.successes)) + Double(max(0, facts.failures))
+                guard requests >= max(1, Double(minimumRequests)) else { return nil }
+                return (facts.id, min(1, Double(max(0, facts.errors)) / requests))
+            }.sorted { ($0.value, $1.id) > ($1.value, $0.id) }
+            guard !rates.isEmpty, rates.count >= minimumMembers else { return [] }
+            let median = (rates[rates.count / 2].value + rates[(rates.count - 1) / 2].value) / 2
+            return rates.filter { $0.value - median >= minimumDifference }
+                .map { ($0.id, .errorRate($0.value, median: median)) }
+        }
+    }
+
     /// A member is an outlier if its mean latency in an interval is more than `factor` times the median of the members'
     /// means, and at least `minimumDifference` above it. The rule and its numbers are ours: Envoy and gRPC have none.
     package struct Latency: Sendable, Hashable {
@@ -93,10 +130,13 @@ extension OutlierRules {
 
 extension OutlierRules.Settings {
     /// The most members that may be ejected or probing at once, of `count`.
-    func mostOut(of count: Int) -> Int {
-        guard count > 1 else { return 0 }
-        let share = maximumShare > 0 ? min(maximumShare, 1) : 0
-        return max(1, Int(Double(count) * share))
+    func mostOut(of count: Int) -> Int { Self.most(of: count, maximumShare) }
+
+    /// The most members that comparisons may have ejected at once, of `count`.
+    func mostCompared(of count: Int) -> Int { Self.most(of: count, comparedShare) }
+
+    private static func most(of count: Int, _ share: Double) -> Int {
+        count > 1 && share > 0 ? max(1, Int(Double(count) * min(share, 0.5))) : 0
     }
 
     /// The time of the nth ejection in a row, without jitter.

@@ -4,8 +4,8 @@
 /// from the number of requests, which the client counts anyway, and from a clock. So the account costs an ordinary
 /// request nothing.
 ///
-/// Invariant: at any instant, `withdrawn ≤ initial + share × requests + perSecond × elapsed`. Within any period, at
-/// most `maximumSaved` plus what the period added is withdrawn.
+/// Invariant: at any instant, `withdrawn - deposited ≤ initial + share × requests + perSecond × elapsed`. Within any
+/// period, at most `maximumSaved` plus what the period added is withdrawn.
 package struct RetryAccount: Sendable {
     /// In millionths of a retry, so that shares add up exactly.
     private var balance: Int
@@ -37,6 +37,9 @@ package struct RetryAccount: Sendable {
         balance -= Self.token
         return true
     }
+
+    /// Returns a retry that was withdrawn, but not made.
+    package mutating func deposit() { balance = min(capacity, balance + Self.token) }
 
     private mutating func credit(_ now: Instant, _ requests: Int) {
         let room = capacity - balance

@@ -18,6 +18,8 @@ public enum RetryPolicy: Sendable, Hashable {
     /// (``ClientOptions/Requests-swift.struct/maximumInFlight``,
     /// ``ClientOptions/Outbound-swift.struct/highWatermark``). If there is no link at that time, it is bound to the
     /// next one.
+    ///
+    /// In a ``Cluster``, a request of which no byte was written goes to another server, as with ``ifUnsent``.
     case never
 
     /// Sends a request again only if no byte of it was written. So the server never performs it twice.

@@ -1,0 +1,87 @@
+import Testing
+import TrunklineTesting
+
+@testable import Trunkline
+
+/// A cluster with real sockets, on the event loop of other clients.
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
+struct ClusterLoopbackTests {
+    /// A source of lists that ignores the cancellation of its task: `Task.sleep` then returns at once.
+    private struct Poller: AsyncSequence, AsyncIteratorProtocol, Sendable {
+        let list: [ClusterEndpoint]
+        let loop: any EventLoop
+        /// Whether it was called on the event loop, which it might block.
+        let isOnLoop = Lock(false)
+        let calls = Lock(0)
+
+        func makeAsyncIterator() -> Poller { self }
+
+        func next() async -> [ClusterEndpoint]? {
+            if loop.isCurrent { isOnLoop.withLock { $0 = true } }
+            calls.withLock { $0 += 1 }
+            try? await Task.sleep(for: .milliseconds(5))
+            return list
+        }
+    }
+
+    /// The task of the discovery never ended, and never waited. The loop served nothing else.
+    @Test(arguments: [false, true])
+    func aDiscoveryThatIgnoresItsCancellationStopsNoOtherClient(isDeallocated: Bool) async throws {
+        let silence = ask("silence")
+        try await withServerAndClient(handler: { $0.body == silence.body ? .noReply : .echo }) { server, _ in
+            let loops = EventLoops(count: 1)
+            let poller = Poller(list: [ClusterEndpoint(server.endpoint)], loop: loops.next())
+            var cluster: Cluster? = Cluster(
+                discovering: Discovery(poller),
+                speaking: .standard,
+                options: quickOptions(),
+                on: loops
+            )
+            let response = try await cluster?.send(ask("hello"))
+            #expect(response?.body == "hello")
+            if isDeallocated { cluster = nil } else { await cluster?.close() }
+            let calls = poller.calls.withLock { $0 }
+            try await withClient(to: server.endpoint, speaking: .standard, options: quickOptions(), on: loops) {
+                client in
+                for number in 0..<100 {
+                    let response = try await client.send(ask(number))
+                    #expect(response.body == ask(number).body)
+                }
+                let error = await failure { () throws(ClientError) in
+                    try await client.send(silence, timeout: .milliseconds(20))
+                }
+                #expect(error?.code == .timedOut)
+            }
+            #expect(poller.calls.withLock { $0 } < calls + 100, "it is asked again and again")
+            #expect(poller.isOnLoop.withLock { !$0 }, "code of the user may block its thread")
+        }
+    }
+
+    /// Whether there was room, and the counting of the request, were two steps, and a batch looked at one link of several.
+    @Test func noThreadExceedsTheLimitOfAServer() async throws {
+        let sample = SampleTable((0..<3).map { _ in SampleTable.Server() }, on: EventLoops(count: 1)) {
+            $0.adaptiveLimit = 10...10
+        }
+        let highest = Lock(0)
+        await withTaskGroup { group in
+            for number in 0..<4 {
+                group.addTask {
+                    var generator = SeededGenerator(seed: UInt64(number))
+                    for round in 0..<5000 {
+                        let wish = PickTable.Wish(now: SampleTable.now)
+                        var taken = (0..<12).compactMap { _ in sample.table.pick(wish, using: &generator) }
+                        if round % 3 == 0, let link = taken.first {
+                            taken += Array(repeating: link, count: link.begin(upTo: 16))
+                        }
+                        let most = sample.links.map(\.member.inFlight).max() ?? 0
+                        highest.withLock { $0 = max($0, most) }
+                        for link in taken { link.end(.notSent, from: SampleTable.now, at: SampleTable.now) }
+                    }
+                }
+            }
+        }
+        #expect(highest.withLock { $0 } <= 10)
+        #expect(sample.links.allSatisfy { $0.inFlight == 0 && $0.member.inFlight == 0 })
+        await sample.client.close()
+    }
+}
