@@ -42,8 +42,8 @@ public struct ClientError: Error, Sendable {
         case sessionLost
         /// The server violated the protocol. Fate `unknown`, and the link is replaced.
         ///
-        /// If only one response is malformed, the fate is `answered` and the link stays. A response that exceeds a limit
-        /// of this client is not a violation: see ``overloaded``.
+        /// If only one response is malformed, the fate is `answered` and the link stays. A response that exceeds a
+        /// limit of this client is not a violation: see ``overloaded``.
         case protocolViolation
         /// The request cannot be encoded, or the protocol does not allow this kind of call for it: for example, `post`
         /// with a message that the server answers. Fate `notSent`.
@@ -208,23 +208,23 @@ public struct ClientError: Error, Sendable {
     /// The endpoint of the server concerned. `nil` if there was none, or if the server reported the error in a
     /// response.
     public var endpoint: Endpoint? { storage.content.endpoint }
-    /// The latest failed attempts to connect since the last link, oldest first; at most eight. Of a ``Cluster`` without a
-    /// server that is ready: why servers are not; at most eight.
+    /// The latest failed attempts to connect since the last link, oldest first; at most eight. Of a ``Cluster`` without
+    /// a server that is ready: why servers are not; at most eight.
     public var attempts: [Attempt] { storage.content.attempts }
     /// The server's answer, with its status and body: the error response if ``code-swift.property`` is `rejected`, or
     /// the response that cannot be decoded if it is `invalidResponse`.
     public var response: Response? { storage.content.response }
-    /// Why the server answered with an error, ended the link, or rejected a request of the handshake, in its own words, if
-    /// the codec decodes them (``Frame/reason``); otherwise `nil`.
+    /// Why the server answered with an error, ended the link, or rejected a request of the handshake, in its own words,
+    /// if the codec decodes them (``Frame/reason``); otherwise `nil`.
     public var reason: ServerReason? { response?.frame.reason ?? cause.flatMap { ServerReason(statedBy: $0) } }
     /// The underlying error: a ``TransportError``, a ``FrameError``, or an error that your own code threw.
     public var cause: (any Error)? { storage.content.cause }
     /// The request of the handshake that failed, for example a subscription that the server did not restore. `nil` for
     /// errors of other calls, whose callers know the request.
     public var request: Request? { storage.content.request }
-    /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil` if it
-    /// has none. For handles and streams it is known only if the client has a log or another observer of failures, or if the
-    /// type number decides it.
+    /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil`
+    /// if it has none. For handles and streams it is known only if the client has a log or another observer of
+    /// failures, or if the type number decides it.
     public var requestName: String? { storage.content.requestName ?? timeline?.name }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.
@@ -242,17 +242,18 @@ extension ClientError.Fate {
 }
 
 extension ClientError: CustomStringConvertible {
-    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has no
-    /// timeline in its description.
+    /// The code, fate, name of the request, message, timeline, endpoint and cause, in one line. An error response has
+    /// no timeline in its description.
     ///
     /// ```
     /// timedOut (fate unknown): deadline exceeded after 8 s: written on session 4 to 10.0.0.8:7000 after 0.3 ms; no frame
     /// completed on that link for 7.9 s; ping unanswered; 3 other requests in flight [gateway.example:7000]
     /// ```
     ///
-    /// For an error response without a ``reason`` it also has the number of bytes of the body, but never the bytes: they
-    /// are in ``response``. The description of the cause is included, with control and format characters escaped, even
-    /// if the cause is an error of your own. Of the cause, phrases are left out that the text before already contains.
+    /// For an error response without a ``reason`` it also has the number of bytes of the body, but never the bytes:
+    /// they are in ``response``. The description of the cause is included, with control and format characters escaped,
+    /// even if the cause is an error of your own. Of the cause, phrases are left out that the text before already
+    /// contains.
     public var description: String { text(of: cause.map { "\($0)".asMessage }) }
 
     /// The description, with the text of the cause.

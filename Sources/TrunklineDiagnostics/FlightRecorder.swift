@@ -10,16 +10,16 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
     let start: Instant
     weak var client: (any RecordedClient)?
     private let loop: any EventLoop
-    /// Exclusive without a check: only copies of numbers and text are appended, and nothing else is called meanwhile. With the
-    /// check, a request that is recorded took 8,810 instructions instead of 8,420.
+    /// Exclusive without a check: only copies of numbers and text are appended, and nothing else is called meanwhile.
+    /// With the check, a request that is recorded took 8,810 instructions instead of 8,420.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
     @safe private var ring: RecordRing
     /// The links that are ready or draining.
     private var links: [SessionID: Snapshot.Link] = [:]
-    /// The requests whose callers have stopped waiting. The link may still hold their serials. When a request is added, those
-    /// whose quarantine is over are removed, and the oldest ones above `maximumAbandoned`.
+    /// The requests whose callers have stopped waiting. The link may still hold their serials. When a request is added,
+    /// those whose quarantine is over are removed, and the oldest ones above `maximumAbandoned`.
     private var abandoned: [RequestID: Snapshot.Abandoned] = [:]
     /// The same requests, oldest first, and some that `abandoned` no longer contains.
     private var abandonedInOrder = Deque<RequestID>()
@@ -162,8 +162,8 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
         add(.name, name, orIfTooLong: "", at: Instant(nanoseconds: Int64(bitPattern: id.number)))
     }
 
-    /// Records what the frame that was recorded last is matched by, other than its serial, its named fields, and its body, as
-    /// far as the options allow.
+    /// Records what the frame that was recorded last is matched by, other than its serial, its named fields, and its
+    /// body, as far as the options allow.
     ///
     /// - Parameter name: The name of a request without a call.
     @inline(never)

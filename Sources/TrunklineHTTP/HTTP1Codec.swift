@@ -32,8 +32,8 @@ public import Trunkline
 /// }
 /// ```
 ///
-/// **End of a link.** The client closes the link after these responses. It replaces the link at once if a request waits,
-/// and otherwise connects with the next request:
+/// **End of a link.** The client closes the link after these responses. It replaces the link at once if a request
+/// waits, and otherwise connects with the next request:
 /// - a response with `Connection: close`
 /// - a response of HTTP/1.0 without `Connection: keep-alive`
 /// - a response that ends only when the connection ends
@@ -52,8 +52,9 @@ public import Trunkline
 /// - folded lines, whitespace before a colon, and control characters
 /// - `Content-Length`, `Transfer-Encoding` or `Host` in a trailer section
 ///
-/// A head is rejected as soon as one of its lines is invalid. The codec also rejects an empty line before a response, and
-/// `101`, because upgrades are not supported. It skips interim responses (`100`, `103`), at most 64 before each response.
+/// A head is rejected as soon as one of its lines is invalid. The codec also rejects an empty line before a response,
+/// and `101`, because upgrades are not supported. It skips interim responses (`100`, `103`), at most 64 before each
+/// response.
 ///
 /// **Pipelining.** If a request is not idempotent (`POST`, `PATCH`, `CONNECT` and unknown methods) or has `Connection:
 /// close`, later requests are not written to its link until its response has arrived (RFC 9112 §9.3.2, §9.6). If it is

@@ -22,8 +22,8 @@ enum HTTP1Grammar {
     /// Whether `byte` may be in a field value or a reason phrase (RFC 9110 §5.5): no control character except the tab.
     static func isText(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7F || byte == tab }
 
-    /// Returns the offset of the first byte from `start` on that may not be in a field value or a reason phrase; the number of
-    /// bytes if all may be.
+    /// Returns the offset of the first byte from `start` on that may not be in a field value or a reason phrase; the
+    /// number of bytes if all may be.
     @inline(__always)
     static func endOfText(_ bytes: Span<UInt8>, from start: Int) -> Int {
         // Most texts are short.
@@ -80,8 +80,8 @@ enum HTTP1Grammar {
         }
     }
 
-    /// Calls `body` with each element of a list that is separated by commas, without blanks around it, in lower case (RFC 9110
-    /// §5.6.1). Leaves out empty ones.
+    /// Calls `body` with each element of a list that is separated by commas, without blanks around it, in lower case
+    /// (RFC 9110 §5.6.1). Leaves out empty ones.
     static func forEachElement(of list: String, _ body: ([UInt8]) -> Void) {
         var element: [UInt8] = []
         let bytes = Array(list.utf8)

@@ -158,8 +158,8 @@ extension HTTP1Request: TypedRequest {
 }
 
 extension HTTP1Request: CustomReflectable {
-    /// The parts of the request, for `print` and `dump`. The query of the target is replaced by `(redacted)`, and so are
-    /// a user name and password, because they may be secret. Of the content only the size is shown.
+    /// The parts of the request, for `print` and `dump`. The query of the target is replaced by `(redacted)`, and so
+    /// are a user name and password, because they may be secret. Of the content only the size is shown.
     public var customMirror: Mirror {
         let path = target.prefix { $0 != "?" }
         let shown = String(path).withoutCredentials.escaped() + (path.count < target.count ? "?(redacted)" : "")

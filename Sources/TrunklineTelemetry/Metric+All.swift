@@ -36,8 +36,8 @@ extension Metric {
                 ("ping", metrics.connection.pingDurations), ("turn", metrics.connection.turnDurations),
                 ("late", metrics.connection.loopDelays),
             ]
-            // A histogram is 17 series in Prometheus. For percentiles, one may begin with its first durations; the sum of
-            // "late" must not, because an alert looks at its increase.
+            // A histogram is 17 series in Prometheus. For percentiles, one may begin with its first durations; the sum
+            // of "late" must not, because an alert looks at its increase.
             return delays.filter { $0.type == "late" || $0.durations.count > 0 }.map {
                 ([$0.type], .durations($0.durations))
             }
@@ -648,8 +648,8 @@ extension Metric {
 
     // MARK: Counts by what happened
 
-    // Each of the values that are known has a point from the start. `increase` and `rate` of Prometheus do not see the first
-    // event of a series that begins with it.
+    // Each of the values that are known has a point from the start. `increase` and `rate` of Prometheus do not see the
+    // first event of a series that begins with it.
 
     private static func counts(_ numbers: [DisconnectCause: Int]) -> [Reading] {
         counts(

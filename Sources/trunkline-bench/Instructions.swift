@@ -1,6 +1,7 @@
 /// Counts the instructions of this program with valgrind.
 enum Instructions {
-    /// Returns the instructions that this program executes with the given arguments; `nil` if valgrind is not installed.
+    /// Returns the instructions that this program executes with the given arguments; `nil` if valgrind is not
+    /// installed.
     ///
     /// - Parameters:
     ///   - arguments: The arguments of this program.

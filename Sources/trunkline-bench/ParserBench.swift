@@ -7,7 +7,8 @@ import Trunkline
     import Darwin
 #endif
 
-/// Measures what each parser costs with the contents that are most expensive for it: at once, and in pieces of a kibibyte.
+/// Measures what each parser costs with the contents that are most expensive for it: at once, and in pieces of a
+/// kibibyte.
 struct ParserBench {
     /// What one case costs.
     struct Cost {
@@ -112,8 +113,8 @@ struct ParserBench {
             for name in [file] + (1...number + 1).map({ "\(file).\($0)" }) { unsafe unlink(name) }
             unsafe rmdir(directory)
         }
-        // Each run is to execute the same instructions: the hash seeds are fixed, and memory is copied by instructions that move
-        // 32 bytes, instead of one that valgrind counts for each byte.
+        // Each run is to execute the same instructions: the hash seeds are fixed, and memory is copied by instructions
+        // that move 32 bytes, instead of one that valgrind counts for each byte.
         unsafe setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
         let never = "=1073741824"
         unsafe setenv(

@@ -44,8 +44,8 @@ struct ParserCase: Sendable {
     /// The most frames that a link decodes in one step.
     private static let framesAtOnce = 256
 
-    /// Prepares everything that is not to be measured, and returns what is: it reads `content` and returns the number of
-    /// frames.
+    /// Prepares everything that is not to be measured, and returns what is: it reads `content` and returns the number
+    /// of frames.
     func prepared(_ content: Content, inPieces: Bool) throws -> () throws -> Int {
         switch reading {
         case .codec(let codec, let request):

@@ -2,8 +2,8 @@ import Trunkline
 import TrunklineDiagnostics
 
 extension ParserCase {
-    /// Everything that reads bytes of a peer, apart from netlink, whose peer is the kernel, and what OpenSSL and Foundation
-    /// read.
+    /// Everything that reads bytes of a peer, apart from netlink, whose peer is the kernel, and what OpenSSL and
+    /// Foundation read.
     static let all =
         delimited + counted + prefixed + layouts + json + http + heads + proxies + names + recordings + output
 

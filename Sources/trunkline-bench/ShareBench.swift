@@ -7,8 +7,8 @@ import TrunklineTesting
 /// Measures where requests go while ten servers are slow, answer errors, hang, restart, are added and return: with a
 /// cluster, and through HAProxy with `leastconn`.
 ///
-/// A request is sent every millisecond, whatever has become of the others. The servers run in this process and listen on
-/// ports of this machine.
+/// A request is sent every millisecond, whatever has become of the others. The servers run in this process and listen
+/// on ports of this machine.
 struct ShareBench {
     /// What sends the requests.
     private enum Way: CaseIterable {
@@ -49,8 +49,8 @@ struct ShareBench {
             }
         }
 
-        /// How a request is answered in a second of the measurement: after how long, and with which status; `nil` if not
-        /// at all.
+        /// How a request is answered in a second of the measurement: after how long, and with which status; `nil` if
+        /// not at all.
         func answer(in second: Int) -> (delay: Duration, status: Int)? {
             switch self {
             case .slow: (.milliseconds(100), 200)

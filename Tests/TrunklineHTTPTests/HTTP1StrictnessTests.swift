@@ -68,7 +68,8 @@ import Trunkline
         #expect(sent?.message.contains(fields.words) == true)
     }
 
-    /// Every byte at every offset of a value: the search for bytes that are not allowed looks at eight of them together.
+    /// Every byte at every offset of a value: the search for bytes that are not allowed looks at eight of them
+    /// together.
     @Test func everyByteOfAValueIsChecked() throws {
         for count in 0..<24 {
             for byte in UInt8.min...UInt8.max where byte != 0x0D {
@@ -184,8 +185,8 @@ import Trunkline
         }
     }
 
-    /// The response to a request must not be taken from bytes that arrived before the request was sent, even if the rest
-    /// of them arrives after it.
+    /// The response to a request must not be taken from bytes that arrived before the request was sent, even if the
+    /// rest of them arrives after it.
     @Test(arguments: 1..<39)
     func aResponseThatBeganBeforeItsRequestEndsTheLink(_ count: Int) throws {
         let text = Array("HTTP/1.1 408 Timeout\r\nContent-Length: 2\r\n\r\nno".utf8)

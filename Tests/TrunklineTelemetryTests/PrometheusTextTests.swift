@@ -217,8 +217,8 @@ import TrunklineTelemetry
         #expect(lines.allSatisfy { $0.hasPrefix("trunkline_cluster_") } && lines.count == 35)
     }
 
-    /// An idle client had 277 series although the article said 60: a histogram of each delay that it had never had, and the
-    /// metrics of calls with a cache and of requests of the server, which it did not use.
+    /// An idle client had 277 series although the article said 60: a histogram of each delay that it had never had, and
+    /// the metrics of calls with a cache and of requests of the server, which it did not use.
     @Test func anIdleClientHasAsManySeriesAsTheArticleSays() throws {
         func count(_ snapshot: any MetricsSnapshot) -> Int {
             PrometheusText.page(of: [snapshot]).split(separator: "\n").count { !$0.hasPrefix("#") }

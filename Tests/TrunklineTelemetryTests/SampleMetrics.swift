@@ -26,7 +26,8 @@ func sampleSnapshot(named name: String = "users", attributes: [String: String] =
     return ClientSnapshot(of: metrics, named: name, attributes: attributes)
 }
 
-/// A snapshot of a cluster with two servers: one with two links, which has answered 10 requests, and one that is ejected.
+/// A snapshot of a cluster with two servers: one with two links, which has answered 10 requests, and one that is
+/// ejected.
 func sampleCluster(named name: String = "orders", attributes: [String: String] = [:]) -> ClusterSnapshot {
     var metrics = Cluster.Metrics()
     (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (20, 14, 3, 2)

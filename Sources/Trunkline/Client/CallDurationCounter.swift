@@ -1,7 +1,7 @@
 /// Measures the calls of a client, by the endpoint of the link on which each ended.
 ///
-/// Most calls succeed on the present link, which takes new requests. Such a call costs a comparison: the durations are added
-/// to those of its endpoint when the link takes no more requests.
+/// Most calls succeed on the present link, which takes new requests. Such a call costs a comparison: the durations are
+/// added to those of its endpoint when the link takes no more requests.
 struct CallDurationCounter {
     /// Endpoints beyond about this number are counted together, so that the memory is bounded.
     private static let maximumEndpoints = 64

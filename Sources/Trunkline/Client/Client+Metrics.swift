@@ -24,8 +24,8 @@ extension Client {
         /// Their sum is ``failed`` plus the number of error responses and malformed responses. A reply that is too long
         /// only with its last part counts as a response, although its caller receives `overloaded`.
         public var failures: [Failure: Int] = [:]
-        /// The number of error responses that gave a reason, by its ``ServerReason/label``. At most 65 names: once 64 have been
-        /// counted, `others` stands for every further one.
+        /// The number of error responses that gave a reason, by its ``ServerReason/label``. At most 65 names: once 64
+        /// have been counted, `others` stands for every further one.
         public var rejections: [String: Int] = [:]
         /// The number of requests and messages that were not accepted, by the code of the error:
         ///
@@ -42,8 +42,8 @@ extension Client {
         /// The time from the call to the end of each accepted request and message, with retries and waiting, by the
         /// endpoint of the link on which it ended. The endpoint of the present link is always among them.
         ///
-        /// `nil` stands for no link: the call ended while it waited for one, for its turn, or before a retry. Once about
-        /// 64 endpoints have been counted, it also stands for every further endpoint.
+        /// `nil` stands for no link: the call ended while it waited for one, for its turn, or before a retry. Once
+        /// about 64 endpoints have been counted, it also stands for every further endpoint.
         public var durationsByEndpoint: [Endpoint?: CallDurations] = [:]
         /// The time from the call to the end of each accepted request and message, whatever its outcome, with retries
         /// and waiting: the sum of ``durationsByEndpoint``.
@@ -57,17 +57,18 @@ extension Client {
         public var failureDurations: [ClientError.Code: LatencyHistogram] {
             durationsByEndpoint.values.reduce(into: CallDurations()) { $0.merge($1) }.failures
         }
-        /// The time from the call to the end of each accepted request and message, with retries and waiting, by the name of
-        /// the request (``NamingCodec``), such as a JSON-RPC method. A request without a name is counted by its type
-        /// number, as `type 0x410`. Empty unless ``ClientOptions/Requests/measuresByName`` is set; then these are the calls
-        /// of ``callDurations``. At most 65 names: once 64 have been counted, `others` stands for every further one.
+        /// The time from the call to the end of each accepted request and message, with retries and waiting, by the
+        /// name of the request (``NamingCodec``), such as a JSON-RPC method. A request without a name is counted by its
+        /// type number, as `type 0x410`. Empty unless ``ClientOptions/Requests/measuresByName`` is set; then these are
+        /// the calls of ``callDurations``. At most 65 names: once 64 have been counted, `others` stands for every
+        /// further one.
         public var durationsByName: [String: CallDurations] = [:]
         /// How long each try of a request waited for a link or its turn: from the call, or from the end of the back-off
         /// before a retry. A try that was put on a link at once counts as zero. A try that ended while it waited is
         /// counted too, unless it ended in its back-off. Measured when the try ends.
         public var queueDurations = LatencyHistogram()
-        /// How long each try of a request was on its link: from the moment it was put there to its response, to its last
-        /// byte for a one-way message, or to its failure. A try that was on no link is not counted.
+        /// How long each try of a request was on its link: from the moment it was put there to its response, to its
+        /// last byte for a one-way message, or to its failure. A try that was on no link is not counted.
         public var tryDurations = LatencyHistogram()
         /// The number of times that a failed request was scheduled to be sent again. See
         /// ``RetryPolicy/idempotent(tries:backoff:)``.
@@ -91,8 +92,8 @@ extension Client {
         public var pending = 0
         /// The requests and messages that are on no link, by what they wait for.
         public var waiting = Waiting()
-        /// The memory of the requests that wait for a link, for their turn or before a retry, in bytes: an estimate, which
-        /// `options.requests.maximumWaitingBytes` limits.
+        /// The memory of the requests that wait for a link, for their turn or before a retry, in bytes: an estimate,
+        /// which `options.requests.maximumWaitingBytes` limits.
         public var waitingBytes = 0
         /// The number of abandoned requests.
         ///
@@ -108,9 +109,9 @@ extension Client {
         }
         /// The limits of these values.
         public var limits = Limits()
-        /// The queues in which events wait for their receivers, by the name of the type of the observer. `ClientLogging`
-        /// stands for the log, and `recorder` for the dumps of a flight recorder. Observers of one type share an element,
-        /// and those that the event loop calls have none.
+        /// The queues in which events wait for their receivers, by the name of the type of the observer.
+        /// `ClientLogging` stands for the log, and `recorder` for the dumps of a flight recorder. Observers of one type
+        /// share an element, and those that the event loop calls have none.
         public var eventQueues: [String: EventQueueMetrics] = [:]
 
         // MARK: Received frames
@@ -122,8 +123,8 @@ extension Client {
         public var lateResponses = 0
         /// The number of responses, and parts of responses, that no request was waiting for, or that came twice.
         public var unknownResponses = 0
-        /// The number of responses to typed requests that their callers could not decode. The requests count as answered. Those
-        /// of a cluster are in ``Cluster/Metrics/undecodableResponses``.
+        /// The number of responses to typed requests that their callers could not decode. The requests count as
+        /// answered. Those of a cluster are in ``Cluster/Metrics/undecodableResponses``.
         public var undecodableResponses = 0
         /// The number of pushes received.
         public var pushes = 0
@@ -134,14 +135,14 @@ extension Client {
         /// The number of pushes that streams dropped because their buffer was full. A push that several streams dropped
         /// counts several times.
         public var pushesDropped: Int { pushesDroppedByStream.values.reduce(0) { $0.addingClamped($1) } }
-        /// The same number, by what the streams receive: `all`, `type 0x1f`, `where` (selected by a closure) and `key`. At
-        /// most 65 names: once 64 have been counted, `others` stands for every further one.
+        /// The same number, by what the streams receive: `all`, `type 0x1f`, `where` (selected by a closure) and `key`.
+        /// At most 65 names: once 64 have been counted, `others` stands for every further one.
         public var pushesDroppedByStream: [String: Int] = [:]
         /// The requests of the server.
         public var serving = Serving()
-        /// The number of received frames that a client does not handle: requests of the server with the serial of one that
-        /// is not answered yet, cancellations of requests that are not served, and both in protocols that match responses in
-        /// order.
+        /// The number of received frames that a client does not handle: requests of the server with the serial of one
+        /// that is not answered yet, cancellations of requests that are not served, and both in protocols that match
+        /// responses in order.
         public var unexpectedFrames = 0
 
         // MARK: Other parts of the client
@@ -158,8 +159,8 @@ extension Client {
         ///
         /// Counts and current values are added, durations are merged. The few values that cannot be added:
         ///
-        /// - `connection.state`, `link` and `tcp` are those of this client, or those of `other` if only `other` has a ready
-        ///   link.
+        /// - `connection.state`, `link` and `tcp` are those of this client, or those of `other` if only `other` has a
+        ///   ready link.
         /// - `connection.turnDurations` counts each event loop once, even if both clients run on it.
         /// - `connection.lastEncodingFailure` is that of `other` if there is one.
         ///
@@ -266,13 +267,13 @@ extension Client {
             public var received = 0
             /// The number of requests whose answer the kernel has accepted, or whose handler returned `nil`.
             public var answered = 0
-            /// The number of requests that were refused, and whose refusal the kernel has accepted (``ServingCodec``), by
-            /// the reason.
+            /// The number of requests that were refused, and whose refusal the kernel has accepted (``ServingCodec``),
+            /// by the reason.
             public var refused: [ServingRefusal: Int] = [:]
             /// The number of requests that the server cancelled before they were answered.
             public var cancelled = 0
-            /// The number of requests that the server has no answer to: their link ended before it was written, the codec
-            /// has no refusal for them, or 24,576 refusals were waiting to be written.
+            /// The number of requests that the server has no answer to: their link ended before it was written, the
+            /// codec has no refusal for them, or 24,576 refusals were waiting to be written.
             public var dropped = 0
             /// The number of handlers that run, and of answers that are being written.
             public var running = 0
@@ -315,8 +316,8 @@ extension Client {
         ///
         /// Alert on the share: `Double(metrics.heldSerials) / Double(metrics.limits.serials)`.
         public struct Limits: Sendable, Hashable {
-            /// The number of serial numbers of all links together, for ``Client/Metrics-swift.struct/heldSerials``. 0 without a
-            /// link, and if responses are matched in order.
+            /// The number of serial numbers of all links together, for ``Client/Metrics-swift.struct/heldSerials``. 0
+            /// without a link, and if responses are matched in order.
             public var serials = 0
             /// `options.requests.maximumInFlight`, for ``Client/Metrics-swift.struct/inFlight``.
             public var inFlight = 0

@@ -120,7 +120,8 @@ extension Client: SubscriptionOwner {
 
 /// For a cluster, which decides which of its clients has a subscription.
 extension Client {
-    /// Registers a request for every following link, unless a link is ready, which does not know it. Returns its number.
+    /// Registers a request for every following link, unless a link is ready, which does not know it. Returns its
+    /// number.
     nonisolated func rememberIfNotReady(_ request: Request, expectsResponse: Bool) async -> UInt64? {
         await connection.rememberIfNotReady(request, expectsResponse)
     }
@@ -148,8 +149,8 @@ extension Connection {
     /// The number of the earliest link on which a request made now can go out.
     fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? memory.linksBegun + 1 }
 
-    /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`, for
-    /// every link that is not ready yet.
+    /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`,
+    /// for every link that is not ready yet.
     ///
     /// The ready link may be a later one, and not know the request. Then this registers nothing, and returns that link
     /// as `untold`. If the caller may not send the request again (`isLast`), this registers it and replaces the link.

@@ -59,31 +59,31 @@ extension ClientOptions {
         ///
         /// Raise it for servers that close their links often while requests are pipelined; see <doc:ServerSettings>.
         public var retryBudget: RetryBudget? = RetryBudget()
-        /// How long the client waits for the answer to a request in a datagram before it sends the request again. Default 1 s,
-        /// at least 10 ms; each further wait is twice as long (RFC 8085 §3.1.1), up to 60 s.
+        /// How long the client waits for the answer to a request in a datagram before it sends the request again.
+        /// Default 1 s, at least 10 ms; each further wait is twice as long (RFC 8085 §3.1.1), up to 60 s.
         ///
-        /// Only for `udp://` endpoints, and for requests that may be performed twice (``RetryPolicy/idempotent(tries:backoff:)``
-        /// with more than one try). They are sent again until their deadline, as far as the ``retryBudget`` allows. All copies
-        /// on one link are one try, with the same serial number: an answer to any of them ends the request. A further answer
-        /// counts as a late response.
+        /// Only for `udp://` endpoints, and for requests that may be performed twice
+        /// (``RetryPolicy/idempotent(tries:backoff:)`` with more than one try). They are sent again until their
+        /// deadline, as far as the ``retryBudget`` allows. All copies on one link are one try, with the same serial
+        /// number: an answer to any of them ends the request. A further answer counts as a late response.
         public var repeatAfter: Duration {
             get { seldom.value.repeatAfter }
             set { seldom.value.repeatAfter = newValue }
         }
-        /// The initial and the minimum size of the congestion window of a link of datagrams, in requests. Default 64, at
-        /// least 1.
+        /// The initial and the minimum size of the congestion window of a link of datagrams, in requests. Default 64,
+        /// at least 1.
         ///
-        /// Only for `udp://` endpoints. The window grows while answers arrive, up to ``maximumInFlight``, and is halved when
-        /// requests must be sent again or time out, so that a path or server that gets too many datagrams recovers (RFC
-        /// 8085 §3.1, RFC 5681 §3.1). Further requests and messages wait for their turn. Raise it for servers that
-        /// take long for their answers, and for replies in parts, which hold their place until they end. One-way messages
-        /// do not count once they are written, and requests do not once they are cancelled or timed out.
+        /// Only for `udp://` endpoints. The window grows while answers arrive, up to ``maximumInFlight``, and is halved
+        /// when requests must be sent again or time out, so that a path or server that gets too many datagrams recovers
+        /// (RFC 8085 §3.1, RFC 5681 §3.1). Further requests and messages wait for their turn. Raise it for servers that
+        /// take long for their answers, and for replies in parts, which hold their place until they end. One-way
+        /// messages do not count once they are written, and requests do not once they are cancelled or timed out.
         public var datagramWindow: Int {
             get { seldom.value.datagramWindow }
             set { seldom.value.datagramWindow = newValue }
         }
-        /// Called with the response to a request that was cancelled or timed out before, for example to release what the
-        /// request has created on the server. Default `nil`: such responses are only counted
+        /// Called with the response to a request that was cancelled or timed out before, for example to release what
+        /// the request has created on the server. Default `nil`: such responses are only counted
         /// (`Client.Metrics.lateResponses`).
         ///
         /// Of a reply in parts, it gets the last frame. It is not called after the ``quarantine`` of the request.
@@ -106,20 +106,21 @@ extension ClientOptions {
         /// or the link ends. The link is replaced when an abandoned request has kept other requests from being sent for
         /// longer than the quarantine.
         public var quarantine: Duration = .seconds(60)
-        /// Cancels a request on the server by other means than a frame on its link, if it was abandoned: cancelled, timed out,
-        /// or its reply longer than the client's limits, after its first byte was written. Default none.
+        /// Cancels a request on the server by other means than a frame on its link, if it was abandoned: cancelled,
+        /// timed out, or its reply longer than the client's limits, after its first byte was written. Default none.
         ///
-        /// Some servers are cancelled by a second connection that carries a secret from the handshake of the first one, as
-        /// `CancelRequest` of PostgreSQL. The handshake stores the secret with ``Handshaker/setServerInfo(_:)``, and the
-        /// closure finds it in its argument, which describes the link of the request. A codec with a cancel frame
+        /// Some servers are cancelled by a second connection that carries a secret from the handshake of the first one,
+        /// as `CancelRequest` of PostgreSQL. The handshake stores the secret with ``Handshaker/setServerInfo(_:)``, and
+        /// the closure finds it in its argument, which describes the link of the request. A codec with a cancel frame
         /// (``CancellingCodec``) needs no closure.
         ///
-        /// - The closure is scheduled while the request is unanswered. Until it returns, no other request or one-way message
-        ///   goes out on the link, so a cancellation that names only the link cannot reach another request. Return when
-        ///   nothing of the cancellation can be under way any more: after PostgreSQL has closed the second connection.
-        /// - Matched in order, the closure runs only if nothing else is in flight on the link and nothing was queued behind
-        ///   the request. Otherwise the server might work on another request when the cancellation arrives. Use a
-        ///   ``PipeliningCodec``, or ``maximumInFlight`` 1.
+        /// - The closure is scheduled while the request is unanswered. Until it returns, no other request or one-way
+        ///   message goes out on the link, so a cancellation that names only the link cannot reach another request.
+        ///   Return when nothing of the cancellation can be under way any more: after PostgreSQL has closed the second
+        ///   connection.
+        /// - Matched in order, the closure runs only if nothing else is in flight on the link and nothing was queued
+        ///   behind the request. Otherwise the server might work on another request when the cancellation arrives. Use
+        ///   a ``PipeliningCodec``, or ``maximumInFlight`` 1.
         /// - Matched by serial, it must cancel by ``AbandonedRequest/serial``, or ``maximumInFlight`` must be 1.
         /// - At most 64 calls run at a time; requests beyond that are only abandoned.
         /// - One-way messages that were written before are not taken into account: the client does not learn when the
@@ -141,22 +142,22 @@ extension ClientOptions {
             get { seldom.value.cancellingTimeout }
             set { seldom.value.cancellingTimeout = newValue }
         }
-        /// Whether a request that waits goes to a new session if the server has lost the one for which it was made. Default
-        /// true.
+        /// Whether a request that waits goes to a new session if the server has lost the one for which it was made.
+        /// Default true.
         ///
-        /// If false, such a request fails with `sessionLost` when a link is ready whose handshake has declared the session
-        /// lost (``Handshaker/sessionWasLost()``). The fate is `notSent`, or `unknown` if an earlier try was written.
-        /// Requests in flight fail with `connectionLost` when their link is lost, with either value. See
+        /// If false, such a request fails with `sessionLost` when a link is ready whose handshake has declared the
+        /// session lost (``Handshaker/sessionWasLost()``). The fate is `notSent`, or `unknown` if an earlier try was
+        /// written. Requests in flight fail with `connectionLost` when their link is lost, with either value. See
         /// <doc:StayingConnected#Resuming-a-session>.
         public var outlivesSession = true
         /// Whether the metrics have the durations and errors of calls by the name of the request
         /// (``Client/Metrics-swift.struct/durationsByName``), such as a JSON-RPC method, or by its type number. Default
         /// false.
         ///
-        /// Exporters then have the metric `trunkline.request.duration`: 17 series of Prometheus for each name, and as many
-        /// for each code of an error that its requests had. At most 65 names are told apart. Measuring costs each request
-        /// about a microsecond, and, if more than its type number decides the name (``NamingCodec/namesEachRequest``), the
-        /// making of the name.
+        /// Exporters then have the metric `trunkline.request.duration`: 17 series of Prometheus for each name, and as
+        /// many for each code of an error that its requests had. At most 65 names are told apart. Measuring costs each
+        /// request about a microsecond, and, if more than its type number decides the name
+        /// (``NamingCodec/namesEachRequest``), the making of the name.
         public var measuresByName: Bool {
             get { seldom.value.measuresByName }
             set { seldom.value.measuresByName = newValue }

@@ -209,8 +209,9 @@ extension Dispatcher {
         if parts.hasTargets { endParts(of: id, request) }
     }
 
-    /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received the
-    /// whole request that no more parts follow. Otherwise it could read the next request with this serial as the rest.
+    /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received
+    /// the whole request that no more parts follow. Otherwise it could read the next request with this serial as the
+    /// rest.
     private mutating func endParts(of id: RequestID, _ request: RequestFacts) {
         guard let target = endParts(of: id, .replyEnded),
             case .onLink(let session, .response(let serial)) = request.place
@@ -229,8 +230,8 @@ extension Dispatcher {
         if let excess = take(part, of: id, at: now) { excesses[id] = excess }
     }
 
-    /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events that
-    /// follow, returns the message of the error.
+    /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events
+    /// that follow, returns the message of the error.
     private mutating func take(_ part: Frame, of id: RequestID, at now: Instant) -> String? {
         guard var waiter = requests.waiter(of: id) else { return nil }  // cancelled because of an earlier part
         ledger.part(of: id, isFirst: waiter.firstPart == nil)
@@ -253,9 +254,9 @@ extension Dispatcher {
 
     // MARK: Replies that are too large
 
-    /// The requests that had left their links when their replies became too large, with the messages of the errors. Their
-    /// last frames, or the ends of their links, are among the events of the batch that follow: the callers must not receive
-    /// the responses, and the requests must not be sent again.
+    /// The requests that had left their links when their replies became too large, with the messages of the errors.
+    /// Their last frames, or the ends of their links, are among the events of the batch that follow: the callers must
+    /// not receive the responses, and the requests must not be sent again.
     private typealias Excesses = [RequestID: String]
 
     /// Performs an event behind parts that were too much. It takes the requests that it ends out of `excesses`.
@@ -345,8 +346,8 @@ extension Dispatcher {
         }
     }
 
-    /// Ends every request that waits for a link and has a caller, which may send it elsewhere. Returns whether there was
-    /// one.
+    /// Ends every request that waits for a link and has a caller, which may send it elsewhere. Returns whether there
+    /// was one.
     mutating func releaseWaiting() -> Bool {
         var hasReleased = false
         for request in requests.queue.waiting where requests.waiter(of: request.id)?.isEnqueued == false {

@@ -5,9 +5,10 @@
 ///     events ────► take ─────┼──► finish ──► Connection.work
 ///     timer ─────► takeTime ─┘
 ///
-/// All that a batch changes is in this value, so that the runtime checks once for each batch, and not for each property,
-/// that nothing else uses it meanwhile. Code of the user that runs meanwhile (the executor of a task that is resumed, the
-/// completion of an interceptor), enters the client with `assumeIsolated` and uses this value, ends the program.
+/// All that a batch changes is in this value, so that the runtime checks once for each batch, and not for each
+/// property, that nothing else uses it meanwhile. Code of the user that runs meanwhile (the executor of a task that is
+/// resumed, the completion of an interceptor), enters the client with `assumeIsolated` and uses this value, ends the
+/// program.
 struct Dispatcher {
     let loop: any EventLoop
     let codec: ProtocolCodec
@@ -381,8 +382,8 @@ extension Dispatcher {
         return admitted
     }
 
-    /// Puts requests on the link. If another request, or an answer to the server, would still have to wait, returns why it
-    /// may not; otherwise `nil`.
+    /// Puts requests on the link. If another request, or an answer to the server, would still have to wait, returns why
+    /// it may not; otherwise `nil`.
     private mutating func refusalAfterAdmission(_ cost: Int, isAnswer: Bool) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()

@@ -14,8 +14,8 @@
 /// (`start`, `stream` and `open`) then begin a task for each call. Streams and uploads then have no timeout as a whole
 /// unless the call has one: the ``ClientOptions/Requests/streamTimeout`` of a client that is wrapped does not count.
 ///
-/// If an argument is omitted, a call is the same with the default in its place. So a client or a cluster in generic code
-/// does exactly what it does elsewhere, and so does a type of your own that implements a call itself.
+/// If an argument is omitted, a call is the same with the default in its place. So a client or a cluster in generic
+/// code does exactly what it does elsewhere, and so does a type of your own that implements a call itself.
 public protocol RequestSender: Sendable {
     /// Performs a call with a client, and with another one if it fails and may be tried elsewhere.
     ///
@@ -108,7 +108,8 @@ public protocol RequestSender: Sendable {
 
 // MARK: - Calls of a sender that implements only `perform` and `pushes`
 
-// Without default arguments: with them, a call that omits an argument would come here and not to the method of a client.
+// Without default arguments: with them, a call that omits an argument would come here and not to the method of a
+// client.
 extension RequestSender {
     /// Sends a request and returns the server's response. See ``Client/send(_:timeout:options:)-(Request,_,_)``.
     public nonisolated(nonsending) func send(

@@ -6,9 +6,9 @@ public struct Subscription: Sendable {
     /// The server's response to the first request; `nil` for a subscription without a response
     /// (``Client/subscribe(posting:timeout:)``).
     public let response: Response?
-    /// The servers that had not answered the request when the call returned, of a subscription on all servers of a cluster
-    /// (``Cluster/SubscriptionScope/all``). Each of them receives it again. ``Cluster/changes`` tells when it has accepted
-    /// (``ClusterChange/subscriptionAccepted(_:)``).
+    /// The servers that had not answered the request when the call returned, of a subscription on all servers of a
+    /// cluster (``Cluster/SubscriptionScope/all``). Each of them receives it again. ``Cluster/changes`` tells when it
+    /// has accepted (``ClusterChange/subscriptionAccepted(_:)``).
     public let pendingServers: [Endpoint]
     /// Its number among those of the owner; `nil` if it is not repeated.
     let number: UInt64?
@@ -30,16 +30,16 @@ public struct Subscription: Sendable {
     /// ``end(sending:timeout:)`` does.
     ///
     /// If a planned change has already restored the subscription on the next link, that link is discarded when its
-    /// handshake is complete, and the change starts again. So a request to unsubscribe that follows goes out on a link on which the server knows the subscription, and no
-    /// later link restores it.
+    /// handshake is complete, and the change starts again. So a request to unsubscribe that follows goes out on a link
+    /// on which the server knows the subscription, and no later link restores it.
     public func end() async { _ = await owner.end(number) }
 
     /// Ends the subscription and sends the protocol's request to unsubscribe to the server that knows it, or to all of
     /// them.
     ///
     /// The subscription has ended even if this throws: no further link restores it. If no server knows it, because the
-    /// cluster had just lost its link, nothing is sent. A server that has not answered the request that subscribes, and may
-    /// know the subscription, receives the request to unsubscribe too, but the call does not wait for its response.
+    /// cluster had just lost its link, nothing is sent. A server that has not answered the request that subscribes, and
+    /// may know the subscription, receives the request to unsubscribe too, but the call does not wait for its response.
     ///
     /// - Parameters:
     ///   - request: The request to unsubscribe.

@@ -2,8 +2,8 @@
 extension Cluster {
     /// Sends several requests together, spread over the servers, and returns their results in the same order.
     ///
-    /// Consecutive requests go to the same server, at least 16 of them. Each request succeeds or fails separately; those
-    /// of which no byte was written are sent to other servers. Otherwise the method behaves like
+    /// Consecutive requests go to the same server, at least 16 of them. Each request succeeds or fails separately;
+    /// those of which no byte was written are sent to other servers. Otherwise the method behaves like
     /// ``Client/send(all:timeout:options:)-(Collection<Request>,_,_)``.
     public nonisolated func send(
         all requests: some Collection<Request>,
@@ -131,8 +131,8 @@ extension Cluster {
 
     /// Sends several one-way messages together to one of the servers, and returns their results in the same order.
     ///
-    /// Each message succeeds or fails separately; those of which no byte was written are sent to another server, together.
-    /// Otherwise the method behaves like ``Client/post(all:timeout:options:)``.
+    /// Each message succeeds or fails separately; those of which no byte was written are sent to another server,
+    /// together. Otherwise the method behaves like ``Client/post(all:timeout:options:)``.
     ///
     /// - Parameters:
     ///   - requests: The messages.

@@ -2,8 +2,8 @@
 extension Cluster {
     /// Returns a cached response to a request, or sends the request, depending on a cache policy.
     ///
-    /// Without a ``CallOptions/key``, the key of the cached response decides the server, so that the response is cached by
-    /// one client only. Each client has the limits of ``ClientOptions/cache``. Otherwise the method behaves like
+    /// Without a ``CallOptions/key``, the key of the cached response decides the server, so that the response is cached
+    /// by one client only. Each client has the limits of ``ClientOptions/cache``. Otherwise the method behaves like
     /// ``Client/send(_:cache:timeout:options:)-(Request,_,_,_)``.
     ///
     /// - Parameters:

@@ -2,8 +2,8 @@
 extension Cluster {
     /// Sends a request to the server of a key. See ``RoutingKey``.
     ///
-    /// Other calls take a key in their ``CallOptions/key``. If the server of the key is not ready, or already has more than
-    /// its share, the next server on the ring takes the request.
+    /// Other calls take a key in their ``CallOptions/key``. If the server of the key is not ready, or already has more
+    /// than its share, the next server on the ring takes the request.
     ///
     /// - Parameters:
     ///   - request: The request.
@@ -268,8 +268,8 @@ private struct HedgedCall: Sendable {
         call.hedge = (copies, isSecond: false)
         let outcome = await perform(call)
         let now = cluster.loop.now
-        // The time until an answer, or at least that until another copy was answered. A failure may be fast. Not the wait
-        // for a server: the second copy is due that much later, too.
+        // The time until an answer, or at least that until another copy was answered. A failure may be fast. Not the
+        // wait for a server: the second copy is due that much later, too.
         let isAnswer: Bool
         switch outcome {
         case .success: isAnswer = true

@@ -4,11 +4,11 @@ import Synchronization
 extension Cluster {
     /// Looks for servers and connects to them now instead of on first use, and returns when one is ready.
     ///
-    /// The cluster tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task is
-    /// cancelled, the call fails immediately, and the cluster continues.
+    /// The cluster tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task
+    /// is cancelled, the call fails immediately, and the cluster continues.
     ///
-    /// - Throws: A ``ClientError``, always with the fate `notSent`: `cancelled`, or `closed` if the cluster is closed or
-    ///   closing.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `cancelled`, or `closed` if the cluster is closed
+    ///   or closing.
     public nonisolated func connect() async throws(ClientError) {
         if isClosing.load(ordering: .acquiring) { throw .clusterIsClosed }
         begin()
@@ -43,8 +43,8 @@ extension Cluster {
     /// they are answered or their deadline passes, at most for ``ClientOptions/Requests/drainTimeout`` (30 s): then the
     /// remaining ones fail with `closed`. The call returns when all clients are closed.
     ///
-    /// If the calling task is cancelled, the cluster is closed at once, as by ``closeNow()``. A second call returns when
-    /// the cluster is closed, too.
+    /// If the calling task is cancelled, the cluster is closed at once, as by ``closeNow()``. A second call returns
+    /// when the cluster is closed, too.
     public nonisolated func close() async {
         isClosing.store(true, ordering: .releasing)
         await withTaskCancellationHandler {

@@ -1,5 +1,5 @@
-/// Requests whose callers do not wait for the response. Each has a task of its own, which tries one server after the other
-/// and keeps the cluster alive until the request ends.
+/// Requests whose callers do not wait for the response. Each has a task of its own, which tries one server after the
+/// other and keeps the cluster alive until the request ends.
 extension Cluster {
     /// Starts a request on one of the servers and returns a handle to it without waiting for the response.
     ///
@@ -26,8 +26,8 @@ extension Cluster {
 
     /// Sends a request to one of the servers and returns a stream of the reply.
     ///
-    /// After the first part has arrived, the request is never sent to another server. The request keeps the cluster alive
-    /// until it ends or the stream is deallocated. Otherwise the method behaves like
+    /// After the first part has arrived, the request is never sent to another server. The request keeps the cluster
+    /// alive until it ends or the stream is deallocated. Otherwise the method behaves like
     /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)``, and its retries are those of
     /// ``send(_:timeout:options:)``.
     ///
@@ -35,8 +35,8 @@ extension Cluster {
     ///   - request: The request.
     ///   - timeout: The time from this call to the end of the reply, retries included. Default: the timeout of
     ///     `options`, or else ``ClientOptions/Requests/streamTimeout`` (no timeout).
-    ///   - partTimeout: The longest wait for one element, counted from the reader's call of `next`, the wait for a server
-    ///     included. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - partTimeout: The longest wait for one element, counted from the reader's call of `next`, the wait for a
+    ///     server included. Default: ``ClientOptions/Requests/timeout`` (8 s).
     ///   - options: Whether the request is sent again when it fails, and whether it waits for a server.
     ///   - buffering: How much of the reply is buffered for a slow reader, and what happens beyond that.
     /// - Returns: The stream of the reply. It can be read once.

@@ -11,8 +11,8 @@ extension Cluster: RequestSender {
     ///
     /// - With every policy, a request of which no byte was written is sent to another server at once: that is no second
     ///   try.
-    /// - With `.idempotent`, a request that failed after it was written is sent to another server after the back-off. This
-    ///   takes a token of the retry budget.
+    /// - With `.idempotent`, a request that failed after it was written is sent to another server after the back-off.
+    ///   This takes a token of the retry budget.
     ///
     /// If no server is ready, the request waits for the first one, unless `waitsForReady` is false. Then it fails with
     /// `unavailable`, and ``ClientError/attempts`` has the latest causes of up to eight servers.
@@ -31,10 +31,9 @@ extension Cluster: RequestSender {
     ) async throws(ClientError) -> Response {
         let general: GeneralCall
         if isPlain(options), let (link, begun) = pickForPlainCall() {
-            // What `Client.send` does, in this async frame: with a call of it, a request took 300 instructions more, and
-            // its task needed a second piece of memory.
-            // Through the link alone: each further object would be retained and released, and its count moved between the
-            // processors.
+            // What `Client.send` does, in this async frame: with a call of it, a request took 300 instructions more,
+            // and its task needed a second piece of memory. Through the link alone: each further object would be
+            // retained and released, and its count moved between the processors.
             let id = link.nextRequestID()
             let outcome = await withContinuation(cancelling: link, id.number...id.number) {
                 link.submit(request, id, timeout, $0, $1)
@@ -52,8 +51,8 @@ extension Cluster: RequestSender {
         return try await sendInGeneral(general)
     }
 
-    /// A call that is performed in the general way. A class, so that the async frame of `send` is small: it should fit in
-    /// the first piece of memory of its caller's task.
+    /// A call that is performed in the general way. A class, so that the async frame of `send` is small: it should fit
+    /// in the first piece of memory of its caller's task.
     private final class GeneralCall: Sendable {
         let request: Request
         let timeout: Timeout
@@ -118,8 +117,8 @@ extension Cluster: RequestSender {
         }
     }
 
-    /// Chooses a link for a call without options. Returns when; `.distantPast` if there is no choice, so that nothing has
-    /// to be measured.
+    /// Chooses a link for a call without options. Returns when; `.distantPast` if there is no choice, so that nothing
+    /// has to be measured.
     @inline(never)
     private nonisolated func pickForPlainCall() -> (MemberLink, Instant)? {
         if let link = picker.pickOnly() { return (link, .distantPast) }
@@ -181,8 +180,8 @@ extension Cluster: RequestSender {
     ///
     /// - Parameters:
     ///   - ending: Decides with which error the call fails, if its reader has not.
-    ///   - body: Performs a try, and calls its last argument when the first part has arrived: that proves the server, long
-    ///     before the reply ends. Returns the error with which the reply has ended after it began.
+    ///   - body: Performs a try, and calls its last argument when the first part has arrived: that proves the server,
+    ///     long before the reply ends. Returns the error with which the reply has ended after it began.
     nonisolated(nonsending) func performReply(
         timeout: Timeout,
         options: CallOptions,
@@ -269,8 +268,8 @@ extension Cluster: RequestSender {
 
     /// Chooses a link for a call, and waits for one if there is none.
     nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
-        // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call that
-        // was cancelled meanwhile takes none.
+        // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call
+        // that was cancelled meanwhile takes none.
         var isWoken = false
         defer {
             if isWoken { waiting.passOn() }
@@ -306,8 +305,8 @@ extension Cluster: RequestSender {
                 throw failed(call, await notReady(ClientError.mayNotWaitMessage))
             }
             if !wish.excluded.isEmpty {
-                // Every server that is ready has failed, or is at work on the other copy: they may be ready again soon, or
-                // others, or the other copy ends.
+                // Every server that is ready has failed, or is at work on the other copy: they may be ready again soon,
+                // or others, or the other copy ends.
                 call.tried = []
                 if !picker.table.isEmpty { try await rest(&call) }
                 if call.excluded.isEmpty || !picker.table.isEmpty { continue }

@@ -50,11 +50,11 @@ extension Cluster {
     /// How long a server that is no longer in the list serves at most while those that follow it are not ready.
     private static let longestLeave = Duration.seconds(30)
 
-    /// Removes the servers that are no longer in the list as others take their place: the next one must be there before the
-    /// last one goes, and the first one must not get the requests of all.
+    /// Removes the servers that are no longer in the list as others take their place: the next one must be there before
+    /// the last one goes, and the first one must not get the requests of all.
     ///
-    /// A server that leaves stands in for a new one whose first attempt to connect is under way, until as many servers are
-    /// ready as served before.
+    /// A server that leaves stands in for a new one whose first attempt to connect is under way, until as many servers
+    /// are ready as served before.
     func removeLeavingServers() {
         guard servers.leavingCount > 0 else { return }
         let (now, stayers) = (loop.now, servers.all.filter { $0.leavesBy == nil })
@@ -139,8 +139,8 @@ extension Cluster {
     /// Closes links after their requests have ended.
     func drain(_ links: [MemberLink]) {
         for link in links { servers.draining[link.id] = link }
-        // Ends when the clients are closed, for which they have a limited time. It must outlive the step that removes the
-        // links, and does not keep the cluster alive.
+        // Ends when the clients are closed, for which they have a limited time. It must outlive the step that removes
+        // the links, and does not keep the cluster alive.
         Task(executorPreference: loop.taskExecutor) { [weak self] in
             await Self.close(links.map(\.client))
             for link in links { await self?.forget(link, link.client.metrics) }

@@ -123,8 +123,8 @@ extension Cluster {
     /// A link of each server, in the order in which they were found.
     private var firstLinks: [MemberLink] { servers.all.compactMap { $0.links.first?.link } }
 
-    /// Asks one server. If the subscription has a number and the link is not ready, the server receives the request in its
-    /// next handshake.
+    /// Asks one server. If the subscription has a number and the link is not ready, the server receives the request in
+    /// its next handshake.
     private nonisolated func answer(
         of link: MemberLink,
         _ wanted: ClusterSubscriptions.Wanted,
@@ -165,8 +165,8 @@ extension Cluster {
         for (link, error) in late {
             if error.fate == .unknown { subscriptions.noteUnsure(link.id, number) }
             tell(.subscriptionFailed(link.member.endpoint, error))
-            // Ends when the server has accepted or is removed, or when the subscription or the cluster ends, which cancels
-            // it. It does not keep the cluster alive while it waits.
+            // Ends when the server has accepted or is removed, or when the subscription or the cluster ends, which
+            // cancels it. It does not keep the cluster alive while it waits.
             let task = Task(executorPreference: callExecutor) { [weak self, loop] in
                 let backoff = Backoff(base: .seconds(1))
                 var round = 0
@@ -208,8 +208,8 @@ extension ClientError {
     /// Whether the link was lost, or there is none. Its server receives the request on the next one.
     fileprivate var isOfLostLink: Bool { code == .connectionLost || code == .unavailable }
 
-    /// Whether a subscription on all servers fails with this error of one of them. A server that has only not answered is
-    /// asked again.
+    /// Whether a subscription on all servers fails with this error of one of them. A server that has only not answered
+    /// is asked again.
     fileprivate var refusesSubscription: Bool {
         switch code {
         case .rejected, .invalidRequest, .invalidArgument, .invalidResponse, .cancelled, .closed: true

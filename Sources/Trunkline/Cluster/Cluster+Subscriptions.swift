@@ -11,33 +11,34 @@ extension Cluster {
 
     /// Sends a request and, once a server has accepted it, repeats it so that pushes continue.
     ///
-    /// - With `.one`, a server that is ready receives the request. When that server goes away, another one that is ready
-    ///   receives it at once, and the push streams of the cluster have an element `.reconnected` after that: pushes may
-    ///   be missing. If no other server is ready, the next one to be ready receives it. While a server goes away in an
-    ///   orderly way, both may push for a moment. A server that is left out keeps the subscription as long as its link is
-    ///   ready.
-    /// - With `.all`, one server receives the request, and after it has accepted it, or has not answered for a second, every
-    ///   other one that is ready. The call returns when all of them have accepted it. If one of them refuses it, the call
-    ///   throws, and nothing is repeated. Servers that have accepted it by then may push until their links end: unsubscribe
-    ///   on each of them with a request of your own, if the protocol needs that. A server that is not ready yet, or is found
-    ///   later, receives the request in the handshake of its next link (``ClientOptions/Handshake/restore``).
+    /// - With `.one`, a server that is ready receives the request. When that server goes away, another one that is
+    ///   ready receives it at once, and the push streams of the cluster have an element `.reconnected` after that:
+    ///   pushes may be missing. If no other server is ready, the next one to be ready receives it. While a server goes
+    ///   away in an orderly way, both may push for a moment. A server that is left out keeps the subscription as long
+    ///   as its link is ready.
+    /// - With `.all`, one server receives the request, and after it has accepted it, or has not answered for a second,
+    ///   every other one that is ready. The call returns when all of them have accepted it. If one of them refuses it,
+    ///   the call throws, and nothing is repeated. Servers that have accepted it by then may push until their links
+    ///   end: unsubscribe on each of them with a request of your own, if the protocol needs that. A server that is not
+    ///   ready yet, or is found later, receives the request in the handshake of its next link
+    ///   (``ClientOptions/Handshake/restore``).
     ///
     ///   If a server has not answered when the time is over, and at least one has accepted, the call returns.
-    ///   ``Subscription/pendingServers`` names the servers that have not answered. Each of them receives the request again:
-    ///   after 1 s, doubling up to 30 s, or in the handshake of its next link.
+    ///   ``Subscription/pendingServers`` names the servers that have not answered. Each of them receives the request
+    ///   again: after 1 s, doubling up to 30 s, or in the handshake of its next link.
     ///
-    /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe, call
-    /// ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.
+    /// Read the pushes from a stream of the cluster; each names its server: ``PushMessage/endpoint``. To unsubscribe,
+    /// call ``Subscription/end(sending:timeout:)``: a request that you send yourself may go to another server.
     ///
     /// - Parameters:
     ///   - request: The request that subscribes.
     ///   - scope: Which servers receive it.
-    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s). Later moves have the
-    ///     default.
-    /// - Returns: The subscription, with a server's response. Keep it to end the subscription; discarding it does not end
-    ///   it.
-    /// - Throws: A ``ClientError``, as ``send(_:timeout:options:)-(Request,_,_)`` does. With `.all`, its fate covers all
-    ///   servers, and its message names those that have accepted.
+    ///   - timeout: The time for the whole call. Default: ``ClientOptions/Requests/timeout`` (8 s). Later moves have
+    ///     the default.
+    /// - Returns: The subscription, with a server's response. Keep it to end the subscription; discarding it does not
+    ///   end it.
+    /// - Throws: A ``ClientError``, as ``send(_:timeout:options:)-(Request,_,_)`` does. With `.all`, its fate covers
+    ///   all servers, and its message names those that have accepted.
     public nonisolated func subscribe(
         _ request: Request,
         on scope: SubscriptionScope,
@@ -60,8 +61,8 @@ extension Cluster {
 
     /// Sends a typed request and, once a server has accepted it, repeats it so that pushes continue.
     ///
-    /// If the response cannot be decoded, the subscription ends on the cluster's side and the call throws. Otherwise the
-    /// method behaves like ``subscribe(_:on:timeout:)-(Request,_,_)``.
+    /// If the response cannot be decoded, the subscription ends on the cluster's side and the call throws. Otherwise
+    /// the method behaves like ``subscribe(_:on:timeout:)-(Request,_,_)``.
     public nonisolated func subscribe<Typed: TypedRequest>(
         _ request: Typed,
         on scope: SubscriptionScope,
@@ -150,8 +151,8 @@ extension Cluster {
         entry.places.keys.contains { servers.link($0)?.isReady == true }
     }
 
-    /// Moves a subscription to a server that is ready. Returns whether there is nothing left to do, until the next change
-    /// of the servers.
+    /// Moves a subscription to a server that is ready. Returns whether there is nothing left to do, until the next
+    /// change of the servers.
     private func tryToMove(_ number: UInt64) async -> Bool {
         while true {
             guard lifecycle == .open, let entry = subscriptions.all[number], !entry.isEnding, !isPlaced(entry) else {
@@ -236,8 +237,8 @@ extension Cluster: SubscriptionOwner {
     }
 
     private func endKept(_ number: UInt64) async -> (known: [Client], unsure: [Client]) {
-        // What is under way is cancelled: a server that hangs must not delay the end. Afterwards it is known which servers
-        // have the subscription, or may have it.
+        // What is under way is cancelled: a server that hangs must not delay the end. Afterwards it is known which
+        // servers have the subscription, or may have it.
         let tasks = subscriptions.beginEnd(of: number)
         for task in tasks { task.cancel() }
         for task in tasks { await task.value }
@@ -368,8 +369,8 @@ struct ClusterSubscriptions {
     /// When more subscriptions may be moved; `nil` if none waits for that.
     var nextMove: Instant? { lost.isEmpty ? nil : release?.moment }
 
-    /// Removes and returns the numbers of subscriptions that may have to be moved, oldest first: as many as calls that wait
-    /// would go on. Otherwise all would move to the first server that is ready, and stay there.
+    /// Removes and returns the numbers of subscriptions that may have to be moved, oldest first: as many as calls that
+    /// wait would go on. Otherwise all would move to the first server that is ready, and stay there.
     mutating func takeLost(offered offer: WaitingCalls.Offer, at now: Instant) -> [UInt64] {
         let (servers, share): (Int, Double)
         switch offer {

@@ -37,8 +37,8 @@ public actor Cluster {
     nonisolated let retries: Lock<ClusterRetries>
     nonisolated let hedging: Lock<Hedging>
     nonisolated let counts = Lock(CallCounts())
-    /// Whether calls without options are sent again only if nothing was sent, and pass no interceptors. Stored because it
-    /// is read for every request.
+    /// Whether calls without options are sent again only if nothing was sent, and pass no interceptors. Stored because
+    /// it is read for every request.
     nonisolated let mayBePlain: Bool
 
     private let discovery: Discovery

@@ -13,8 +13,8 @@ public struct ClusterDiagnostics: Sendable {
 
     fileprivate init(of cluster: Cluster) { self.cluster = cluster }
 
-    /// The slowest requests and one-way messages of all clients that ended in the last minutes, slowest first, at most eight
-    /// of each link. A request that was sent to several servers counts for each of them: see
+    /// The slowest requests and one-way messages of all clients that ended in the last minutes, slowest first, at most
+    /// eight of each link. A request that was sent to several servers counts for each of them: see
     /// ``ClientDiagnostics/slowestRequests``.
     public var slowestRequests: [Timeline] {
         get async {
@@ -24,8 +24,9 @@ public struct ClusterDiagnostics: Sendable {
         }
     }
 
-    /// Checks the books of the cluster and of all its clients: that every request has ended once or is still pending, that
-    /// no load of a server is counted that does not exist, and that no request has more second copies than it may have.
+    /// Checks the books of the cluster and of all its clients: that every request has ended once or is still pending,
+    /// that no load of a server is counted that does not exist, and that no request has more second copies than it may
+    /// have.
     ///
     /// It is cheap enough for production: its time depends on the number of links, not of requests.
     ///

@@ -3,11 +3,11 @@ public struct ClusterEndpoint: Sendable, Hashable {
     /// Where the server is. Two cluster endpoints with the same `endpoint` are the same server.
     public var endpoint: Endpoint
     /// The share of the requests that the server receives, in proportion to the others. Default: the weight of
-    /// `endpoint` (``Endpoint/weighing(_:)``), 1 if it has none. A server whose weight is zero receives requests only if no
-    /// other server is ready.
+    /// `endpoint` (``Endpoint/weighing(_:)``), 1 if it has none. A server whose weight is zero receives requests only
+    /// if no other server is ready.
     ///
-    /// Other weights are from 0.000001 to 1,000,000. A list with any other is an error of the discovery: the cluster keeps
-    /// its last list.
+    /// Other weights are from 0.000001 to 1,000,000. A list with any other is an error of the discovery: the cluster
+    /// keeps its last list.
     public var weight: Double
     /// The zone of the server; `nil` if it is unknown. See ``ClusterOptions/zone``.
     public var zone: String?
@@ -16,15 +16,15 @@ public struct ClusterEndpoint: Sendable, Hashable {
     public var serverName: String?
     /// What the discovery knows besides. Not used by the cluster.
     public var metadata: [String: String]
-    /// The name that has this address and exactly one of the other family; `nil` for all others. Both are taken for addresses
-    /// of the same server.
+    /// The name that has this address and exactly one of the other family; `nil` for all others. Both are taken for
+    /// addresses of the same server.
     var sibling: String? {
         get { siblingName.value }
         set { siblingName.value = newValue }
     }
     private var siblingName = Uncompared<String?>(nil)
-    /// Whether the latest answer of the name server has left out this server, and earlier ones had it: the answers rotate.
-    /// The cluster goes on using it while it works, and does not begin to.
+    /// Whether the latest answer of the name server has left out this server, and earlier ones had it: the answers
+    /// rotate. The cluster goes on using it while it works, and does not begin to.
     var isFromEarlierAnswer: Bool {
         get { earlierAnswer.value }
         set { earlierAnswer.value = newValue }

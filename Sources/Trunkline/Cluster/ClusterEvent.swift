@@ -17,14 +17,14 @@ public enum ClusterChange: Sendable {
     case discoveryRecovered(after: Duration)
     /// The list is larger than ``ClusterOptions/subset``: this number of its servers is used. Reported once.
     case subsetUsed(Int, of: Int)
-    /// The name server answers with a part of the servers, another one each time: the latest answer had this number of those
-    /// that are known so far. From now on, a server that works stays in use for a while after the answers have left it out.
-    /// Reported once. See ``Discovery/dns(_:families:)``.
+    /// The name server answers with a part of the servers, another one each time: the latest answer had this number of
+    /// those that are known so far. From now on, a server that works stays in use for a while after the answers have
+    /// left it out. Reported once. See ``Discovery/dns(_:families:)``.
     case answersRotate(Int, of: Int)
     /// A subscription on one server has moved to this one, because its server had gone away. Pushes may be missing.
     case subscriptionMoved(Endpoint)
-    /// A server did not accept a subscription that was to move to it, or did not answer one on all servers in time. It is
-    /// tried again, in the first case there or elsewhere.
+    /// A server did not accept a subscription that was to move to it, or did not answer one on all servers in time. It
+    /// is tried again, in the first case there or elsewhere.
     case subscriptionFailed(Endpoint, any Error)
     /// A server has accepted a subscription on all servers that it had not answered in time.
     case subscriptionAccepted(Endpoint)

@@ -40,8 +40,8 @@ struct FoundServers: Sendable {
 
 /// The way from callers and clients to their cluster.
 ///
-/// Unchecked `Sendable`: `cluster` is written once, before the initializer of the cluster returns and before any fact can
-/// be told.
+/// Unchecked `Sendable`: `cluster` is written once, before the initializer of the cluster returns and before any fact
+/// can be told.
 final class ClusterFacts: @unchecked Sendable {
     private let loop: any EventLoop
     weak var cluster: Cluster?

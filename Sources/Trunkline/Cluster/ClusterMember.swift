@@ -11,15 +11,15 @@ final class ClusterMember: Sendable {
     private let latency: Atomic<UInt64>
     /// The share of its requests that fail: the bits of an `ErrorShare`.
     private let errorShare = Atomic<UInt64>(ErrorShare.none.bits)
-    /// What `takeLatencies` returns: the number of measured answers in the upper 20 bits, and the sum of their latencies in
-    /// microseconds in the lower ones.
+    /// What `takeLatencies` returns: the number of measured answers in the upper 20 bits, and the sum of their
+    /// latencies in microseconds in the lower ones.
     private let latencies = Atomic<UInt64>(0)
     /// The number of failures since the last answer.
     private let failuresInARow = Atomic<Int>(0)
     /// The number of failures in a row that the cluster wants to know; `Int.max` for none.
     private let failureLimit: Int
-    /// When the next request may go to this server, which is ejected, as a probe, in nanoseconds; `Int64.max` for never.
-    /// Requests that may be performed twice need not wait for that.
+    /// When the next request may go to this server, which is ejected, as a probe, in nanoseconds; `Int64.max` for
+    /// never. Requests that may be performed twice need not wait for that.
     private let probeOpening = Atomic<Int64>(.max)
     /// Whether an error response to a probe is a failure: the server was ejected because of such responses.
     private let mustSucceed = Atomic<Bool>(false)
@@ -87,8 +87,8 @@ final class ClusterMember: Sendable {
     /// Counts a request that is sent whatever the limit.
     fileprivate func begin() { if adaptive != nil { inFlightCount.wrappingAdd(1, ordering: .relaxed) } }
 
-    /// The number of error responses that the user counts as failures, and of other ones, since `takeMarkedFailures` and
-    /// `takeRejections`.
+    /// The number of error responses that the user counts as failures, and of other ones, since `takeMarkedFailures`
+    /// and `takeRejections`.
     private let markedFailures = Atomic<Int>(0)
     private let rejections = Atomic<Int>(0)
     /// The number of error responses to requests with a key since `takeKeyedRejections`.
@@ -118,8 +118,8 @@ final class ClusterMember: Sendable {
 
     /// Notes that the cluster leaves the server out, or uses it again.
     ///
-    /// - Parameter mustSucceed: Whether the server has to answer a probe without an error before it is used again; `nil` for
-    ///   the same as before.
+    /// - Parameter mustSucceed: Whether the server has to answer a probe without an error before it is used again;
+    ///   `nil` for the same as before.
     func setEjected(_ isEjected: Bool, mustSucceed: Bool? = nil, at now: Instant) {
         ejection.store(isEjected, ordering: .relaxed)
         judged.store(now.nanoseconds, ordering: .relaxed)
@@ -131,7 +131,8 @@ final class ClusterMember: Sendable {
         if !isEjected { forget(at: now) }
     }
 
-    /// Forgets how fast and how well the server has answered: it was not used for a while, or is another process by now.
+    /// Forgets how fast and how well the server has answered: it was not used for a while, or is another process by
+    /// now.
     func forget(at now: Instant) {
         latency.store(LatencyAverage(at: now).bits, ordering: .relaxed)
         errorShare.store(ErrorShare.none.bits, ordering: .relaxed)
@@ -139,8 +140,8 @@ final class ClusterMember: Sendable {
 
     // MARK: Probes
 
-    /// Lets one request go to this server: at once one that may be performed twice, and from `opening` on any that can be a
-    /// probe.
+    /// Lets one request go to this server: at once one that may be performed twice, and from `opening` on any that can
+    /// be a probe.
     func allowProbe(from opening: Instant) {
         probeBegin.store(.max, ordering: .relaxed)
         probeOpening.store(min(opening.nanoseconds, .max - 1), ordering: .releasing)
@@ -296,8 +297,8 @@ final class ClusterMember: Sendable {
     /// The number of error responses to requests with a key, since the latest call.
     func takeKeyedRejections() -> Int { keyedRejections.exchange(0, ordering: .relaxed) }
 
-    /// The number of answers whose latency was measured and the sum of these latencies, since the latest call. Of answers
-    /// that come within about a millisecond, one is measured.
+    /// The number of answers whose latency was measured and the sum of these latencies, since the latest call. Of
+    /// answers that come within about a millisecond, one is measured.
     func takeLatencies() -> (count: Int, nanoseconds: Int64) {
         let taken = latencies.exchange(0, ordering: .relaxed)
         return (Int(taken >> 44), Int64(taken & (1 << 44 - 1)) * 1000)

@@ -2,19 +2,19 @@
 extension Cluster {
     /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
     public struct Metrics: Sendable, Hashable {
-        /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies, and also
-        /// each of a batch. A subscription is one call, and its moves are none. Calls in progress are among them.
+        /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies, and
+        /// also each of a batch. A subscription is one call, and its moves are none. Calls in progress are among them.
         public var calls = 0
-        /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that were
-        /// refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.
+        /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that
+        /// were refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.
         public var failures: [Client.Metrics.Failure: Int] = [:]
         /// The number of times that a failed request was scheduled to be sent again after it had been written: see
         /// ``RetryPolicy/idempotent(tries:backoff:)``.
         public var retries = 0
         /// The number of times that a failed request was not sent again because the ``RetryBudget`` was exhausted.
         public var retriesRefused = 0
-        /// The number of tries: requests and one-way messages that clients of the cluster accepted. A request that was sent
-        /// again to another server, and a second copy, count each time.
+        /// The number of tries: requests and one-way messages that clients of the cluster accepted. A request that was
+        /// sent again to another server, and a second copy, count each time.
         public var requests = 0
         /// The number of responses, error responses included.
         public var responses = 0
@@ -26,8 +26,8 @@ extension Cluster {
         public var waiting = 0
         /// How often the discovery has failed, wholly or in part, or found no server.
         public var discoveryFailures = 0
-        /// How long the discovery has been failing; zero while it works, and after `close()`. The servers of the last list stay
-        /// in use.
+        /// How long the discovery has been failing; zero while it works, and after `close()`. The servers of the last
+        /// list stay in use.
         public var discoveryOutage = Duration.zero
         /// The number of second copies of hedged requests.
         public var hedges = 0
@@ -70,13 +70,12 @@ extension Cluster {
         /// How often the server was ejected while it served, since the cluster began to use it. A failed probe, which
         /// lengthens an ejection, does not count.
         public let ejections: Int
-        /// The number of requests in flight, as the choice of a server counts them. Always 0 while only one link is possible:
-        /// one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
+        /// The number of requests in flight, as the choice of a server counts them. Always 0 while only one link is
+        /// possible: one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
         public let inFlight: Int
-        /// The moving average of the latency by which servers are chosen: see
-        /// ``ClusterOptions/Balancing/leastLoaded``. It is zero before the first response, after the server was ejected or
-        /// lost its links, and while only one link is possible. It decays while the server gets no requests. To measure a
-        /// server, read ``total``.
+        /// The moving average of the latency by which servers are chosen: see ``ClusterOptions/Balancing/leastLoaded``.
+        /// It is zero before the first response, after the server was ejected or lost its links, and while only one
+        /// link is possible. It decays while the server gets no requests. To measure a server, read ``total``.
         public let latencyScore: Duration
         /// The zone of the server; `nil` if it is unknown.
         public let zone: String?
@@ -85,8 +84,8 @@ extension Cluster {
         /// What all its clients count and measure together, as by ``Client/Metrics-swift.struct/merge(_:)``.
         ///
         /// Counts and durations include links that are closed, since the cluster began to use the server, so they never
-        /// decrease. Current values include links that are draining. A server that was removed and is found again begins
-        /// with zero.
+        /// decrease. Current values include links that are draining. A server that was removed and is found again
+        /// begins with zero.
         public let total: Client.Metrics
     }
 

@@ -11,8 +11,8 @@ struct ClusterRetries: Sendable {
 
     /// Withdraws one retry of a request that was written. Returns whether it is allowed.
     ///
-    /// - Parameter requests: The number of calls so far for which a server was chosen. Their further tries do not count: a
-    ///   retry would earn the next one.
+    /// - Parameter requests: The number of calls so far for which a server was chosen. Their further tries do not
+    ///   count: a retry would earn the next one.
     mutating func withdraw(at now: Instant, requests: Int) -> Bool {
         account?.withdraw(at: now, requests: requests) ?? true
     }
@@ -38,8 +38,8 @@ struct ClusterCall: Sendable {
     var key: UInt64?
     /// Whether the request wants a link for large ones.
     let isLarge: Bool
-    /// Whether the time that it takes tells something about its server. Not that of a reply in parts, of a large request, of
-    /// a batch, or of what the caller does.
+    /// Whether the time that it takes tells something about its server. Not that of a reply in parts, of a large
+    /// request, of a batch, or of what the caller does.
     var isMeasured: Bool
     /// Whether it may be the probe of a server that is left out.
     var probing: PickTable.Wish.Probing
@@ -72,8 +72,8 @@ struct ClusterCall: Sendable {
     /// Whether `WaitingCalls` knows that it looks for a server.
     private(set) var isSearching = false
 
-    /// The call is neither measured nor a probe: what becomes of a one-way message, a subscription or a cached call proves
-    /// nothing about a server.
+    /// The call is neither measured nor a probe: what becomes of a one-way message, a subscription or a cached call
+    /// proves nothing about a server.
     mutating func provesNothing() { (isMeasured, probing) = (false, .never) }
 
     /// The servers that are not to be chosen: those that have failed, and that of the other copy.

@@ -68,8 +68,8 @@ struct ClusterServers {
     var discoveryFailures = 0
     /// Whether it was told that the list is larger than the subset, and that answers of the discovery rotate.
     var (hasToldSubset, hasToldRotation) = (false, false)
-    /// Whether a server that only earlier answers of the discovery had has lost its link, and an attempt to connect to it has
-    /// failed.
+    /// Whether a server that only earlier answers of the discovery had has lost its link, and an attempt to connect to
+    /// it has failed.
     var hasLostEarlierAnswer = false
     /// Since when the discovery has been failing; `nil` while it works.
     var discoveryFailingSince: Instant?

@@ -1,5 +1,5 @@
-/// Why servers of a cluster are not ready. All errors between two changes of the servers share it: to collect it takes as
-/// long as there are servers.
+/// Why servers of a cluster are not ready. All errors between two changes of the servers share it: to collect it takes
+/// as long as there are servers.
 struct ClusterTrouble: Sendable {
     /// The number of servers whose causes are named: as many as an error of a client has attempts.
     private static let mostCauses = 8

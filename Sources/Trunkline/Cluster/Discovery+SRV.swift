@@ -15,8 +15,8 @@ extension Discovery {
     ///
     /// The targets are looked up like the name of ``dns(_:families:)``, and everything is asked again at the same
     /// intervals. Answers with a part of the servers are treated in the same way. The name server is given 10 s, and so
-    /// are the look-ups of the targets. If the look-up of a target, or of one family of it, fails, the addresses that it
-    /// found before are used, if there are any. After any failure, the question is repeated as after a failure of
+    /// are the look-ups of the targets. If the look-up of a target, or of one family of it, fails, the addresses that
+    /// it found before are used, if there are any. After any failure, the question is repeated as after a failure of
     /// ``dns(_:families:)``: of one that concerns a part, if some addresses were found.
     ///
     /// If there are no records, or none of the targets has an address, the cluster keeps its list. The error is a
@@ -106,8 +106,8 @@ struct SRVServers {
         }
     }
 
-    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their addresses, and
-    /// whether any address was found.
+    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their
+    /// addresses, and whether any address was found.
     private nonisolated(nonsending) mutating func look(
         up targets: Set<String>,
         on loop: any EventLoop

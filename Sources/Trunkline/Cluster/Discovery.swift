@@ -5,8 +5,9 @@
 /// ```
 ///
 /// Use ``static(_:)`` for a fixed list, ``dns(_:families:)`` for the addresses of a name,
-/// ``srv(_:isSecured:families:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program writes, and
-/// ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See <doc:ManyServers#Discovery>.
+/// ``srv(_:isSecured:families:)`` for the SRV records of a name, ``file(_:every:)`` for a file that another program
+/// writes, and ``init(_:)`` for lists of your own, for example from the API of an orchestrator. See
+/// <doc:ManyServers#Discovery>.
 ///
 /// Each list replaces the one before. After an error or an empty list, the cluster keeps the last list that was not
 /// empty.
@@ -15,7 +16,8 @@ public struct Discovery: Sendable {
     let name: String
     /// Reports lists, until it has no more or its task is cancelled. If it throws, it is called again after a back-off.
     let run: @Sendable (DiscoveryReceiver) async throws -> Void
-    /// Whether `run` calls code of the user, which may block its thread, or never end. It must not run on an event loop.
+    /// Whether `run` calls code of the user, which may block its thread, or never end. It must not run on an event
+    /// loop.
     let runsUserCode: Bool
 
     init(
@@ -29,9 +31,9 @@ public struct Discovery: Sendable {
     /// Creates a discovery from a sequence of complete lists of servers.
     ///
     /// The cluster iterates the sequence in one task on the default executor, from its first use until it is closed or
-    /// deallocated, which cancels the task. If the sequence throws, the cluster reports the error, keeps the last list, and
-    /// begins a new iteration after a back-off of 1 s to 30 s. If the sequence ends, the last list is final. Lists that
-    /// follow each other within 10 ms may be skipped.
+    /// deallocated, which cancels the task. If the sequence throws, the cluster reports the error, keeps the last list,
+    /// and begins a new iteration after a back-off of 1 s to 30 s. If the sequence ends, the last list is final. Lists
+    /// that follow each other within 10 ms may be skipped.
     ///
     /// A discovery over an `AsyncStream` serves one cluster: a second iteration of such a stream finds nothing.
     ///
@@ -40,8 +42,8 @@ public struct Discovery: Sendable {
         self.init(name: "\(Lists.self)", runsUserCode: true) { receiver in
             var hasFound = false
             for try await list in lists {
-                // The sequence may ignore the cancellation: one that sleeps between its lists then returns at once, again
-                // and again.
+                // The sequence may ignore the cancellation: one that sleeps between its lists then returns at once,
+                // again and again.
                 if Task.isCancelled { return }
                 receiver.found(list)
                 hasFound = true
@@ -74,8 +76,8 @@ struct DiscoveryReceiver: Sendable {
     let found: @Sendable ([ClusterEndpoint]) -> Void
     /// Takes an error, after which the source continues.
     let failed: @Sendable (any Error) -> Void
-    /// Learns that answers of a name server have a part of the servers, with the number of those in the latest answer and
-    /// the number of those that are known.
+    /// Learns that answers of a name server have a part of the servers, with the number of those in the latest answer
+    /// and the number of those that are known.
     var answersRotate: @Sendable (Int, Int) -> Void = { _, _ in }
 }
 

@@ -301,8 +301,8 @@ final class PickTable: Sendable {
         for index in range where isUsable(seats[index], wish) {
             let weight = weight(of: index)
             sum += weight
-            // Each replaces the earlier ones with the share that it has of their sum, so that all have their share at the
-            // end.
+            // Each replaces the earlier ones with the share that it has of their sum, so that all have their share at
+            // the end.
             if first == nil || generator.nextUnit() * sum < weight { first = index }
             if second == nil || generator.nextUnit() * sum < weight { second = index }
         }
@@ -441,8 +441,8 @@ extension PickTable.Seat {
         return best
     }
 
-    /// The link for large requests with the fewest of them. Tells the cluster if all are in use. Before the first one is
-    /// ready, this is an ordinary link.
+    /// The link for large requests with the fewest of them. Tells the cluster if all are in use. Before the first one
+    /// is ready, this is an ordinary link.
     fileprivate var linkForLarge: MemberLink? {
         var best: MemberLink?
         for link in large where link.isReady && link.inFlight < best?.inFlight ?? .max { best = link }

@@ -2,9 +2,9 @@ import Synchronization
 
 /// The calls that wait until a server of the cluster can take a request, in the order in which they came.
 ///
-/// After an outage, or at the beginning, thousands may wait for the first server that is ready. They would all go to it. So
-/// it gets a few at first (`CrowdRelease`), and the others go on when all servers are ready that are expected to be, or a
-/// part of them after each moment.
+/// After an outage, or at the beginning, thousands may wait for the first server that is ready. They would all go to
+/// it. So it gets a few at first (`CrowdRelease`), and the others go on when all servers are ready that are expected to
+/// be, or a part of them after each moment.
 ///
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer, and in the deinitializer.
 final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable {
@@ -28,7 +28,8 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         case some(Int)
         /// Any number of requests can be taken.
         case servers
-        /// The same, by so many servers, and more are expected to be ready soon. These have so large a share of the weights.
+        /// The same, by so many servers, and more are expected to be ready soon. These have so large a share of the
+        /// weights.
         case someServers(Int, share: Double)
     }
 

@@ -21,15 +21,16 @@ extension Connection {
         /// The number of attempts of ``failedAttempts``, by cause. An attempt that the client ended has the cause
         /// `closedLocally`.
         public var attemptFailures: [DisconnectCause: Int] = [:]
-        /// The number of times that an address of a name failed, or did not answer, while another one did, by address. At
-        /// most 65 names: once 64 have been counted, `others` stands for every further one.
+        /// The number of times that an address of a name failed, or did not answer, while another one did, by address.
+        /// At most 65 names: once 64 have been counted, `others` stands for every further one.
         public var addressFailures: [String: Int] = [:]
         /// The number of links that ended after they had been ready, by cause.
         ///
         /// An end that the client caused is among them: `closedLocally` for `close()`, `suspend()` and planned changes.
         public var losses: [DisconnectCause: Int] = [:]
-        /// The number of links that the server ended with a reason of its own, those of failed attempts included, by the
-        /// ``ServerReason/label``. At most 65 names: once 64 have been counted, `others` stands for every further one.
+        /// The number of links that the server ended with a reason of its own, those of failed attempts included, by
+        /// the ``ServerReason/label``. At most 65 names: once 64 have been counted, `others` stands for every further
+        /// one.
         public var linkEndReasons: [String: Int] = [:]
         /// The number of attempts and links that ended, by cause: the sum of ``attemptFailures`` and ``losses``.
         public var disconnects: [DisconnectCause: Int] {
@@ -43,8 +44,8 @@ extension Connection {
         public var handshakeDurations = LatencyHistogram()
         /// The round-trip times of pings, on all links. A ping that waited behind other frames is not among them.
         public var pingDurations = LatencyHistogram()
-        /// The number of datagrams that were dropped because they were not complete frames, or not valid responses to the
-        /// requests with their serials (``ResponseCheckingCodec``).
+        /// The number of datagrams that were dropped because they were not complete frames, or not valid responses to
+        /// the requests with their serials (``ResponseCheckingCodec``).
         public var droppedDatagrams = 0
         /// The number of bytes read; over TLS, after decryption.
         public var bytesReceived = 0
@@ -91,8 +92,8 @@ extension Connection {
         /// heartbeats.
         public var heartbeatInterval: Duration? { present?.values.heartbeatInterval }
 
-        /// The certificates that expire first: of those of the server on the latest TLS link, and that of this client, as the
-        /// latest attempt has read it from its file. Empty without TLS.
+        /// The certificates that expire first: of those of the server on the latest TLS link, and that of this client,
+        /// as the latest attempt has read it from its file. Empty without TLS.
         public var certificates: [CertificateExpiry] { present?.values.certificates ?? [] }
 
         /// How long the turns of the event loop took, without waiting.
@@ -112,8 +113,8 @@ extension Connection {
         /// How long the event loop did not run what was due, each time that this was 250 ms or longer: the process was
         /// stopped, had no processor, or code on the loop blocked it (``LoopDelay``).
         ///
-        /// As for ``turnDurations``, these are the delays of the whole loop. Their ``LatencyHistogram/sum`` is the time in
-        /// which this process was not able to work.
+        /// As for ``turnDurations``, these are the delays of the whole loop. Their ``LatencyHistogram/sum`` is the time
+        /// in which this process was not able to work.
         public var loopDelays: LatencyHistogram {
             present?.values.delays.values.reduce(into: LatencyHistogram()) { $0.merge($1) } ?? LatencyHistogram()
         }

@@ -81,8 +81,8 @@ extension Connection {
         if result.failure != nil || link.finalReads != nil { link.state.machine.dropOutbound() }
     }
 
-    /// Closes a draining link on which the server answers nothing more after `farewell`. Requests in flight on it are lost
-    /// (RFC 9112 §9.6 requires the client to close, too).
+    /// Closes a draining link on which the server answers nothing more after `farewell`. Requests in flight on it are
+    /// lost (RFC 9112 §9.6 requires the client to close, too).
     func endDraining(_ session: SessionID, _ farewell: Frame) {
         guard let link = links[session], let draining = link.draining else { return }
         if draining.awaitsAnswer, link.isWritten {

@@ -13,8 +13,8 @@ extension Connection {
         case closed
     }
 
-    /// Ends a link whose socket has failed, or that the client gives up. Requests that had started are lost. The others go
-    /// out on the next link. A handshake that has heard something may still report why: see `handshakeLost`.
+    /// Ends a link whose socket has failed, or that the client gives up. Requests that had started are lost. The others
+    /// go out on the next link. A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
         if let link = links[session] { deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.
@@ -30,8 +30,8 @@ extension Connection {
         }
     }
 
-    /// The error of a link that has ended because of `cause`: with what the server has said, or the proxy through which the
-    /// link goes, if the link was closed.
+    /// The error of a link that has ended because of `cause`: with what the server has said, or the proxy through which
+    /// the link goes, if the link was closed.
     func explained(_ cause: any Error, _ link: Link) -> any Error {
         let explained = link.explained(cause)
         guard let error = explained as? TransportError, let proxy = options.connecting.proxy(for: link.endpoint) else {

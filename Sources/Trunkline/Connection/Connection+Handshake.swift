@@ -351,8 +351,8 @@ extension Connection {
         port.append(.pushes(pushes))
     }
 
-    /// Handles a response, or a part of one for a request that waits for it. If it is malformed or does not belong to its
-    /// request, or the reply exceeds a limit, the attempt ends.
+    /// Handles a response, or a part of one for a request that waits for it. If it is malformed or does not belong to
+    /// its request, or the reply exceeds a limit, the attempt ends.
     private func takeReply(_ frame: Frame, _ link: Link) {
         guard let handshake = link.handshake else { return }
         var (taken, frames, events) = (Link.Taken(at: loop.now), [frame], [ConnectionEvent]())

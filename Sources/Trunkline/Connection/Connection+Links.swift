@@ -270,8 +270,8 @@ extension Connection: LoopActor, LoopWork {
 
 // MARK: - Reading while the owner is paused
 
-/// An owner pauses if the buffer of one stream (of pushes or of a reply) is full and suspends reading, or if no task asks
-/// for frames. The link must not look dead to the server then, and a dead link must still be detected.
+/// An owner pauses if the buffer of one stream (of pushes or of a reply) is full and suspends reading, or if no task
+/// asks for frames. The link must not look dead to the server then, and a dead link must still be detected.
 ///
 /// A client gets heartbeats as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
 /// Only then reading stops.
@@ -280,7 +280,8 @@ extension Connection: LoopActor, LoopWork {
 /// The next link may hold only what is left of the limit: otherwise every link would add as much to a buffer that is
 /// full. Pushes beyond that become a gap (`limitPushes`).
 ///
-/// Frames are also held, until the next turn, when very many copies of parts for several requests were made (`catchUp`).
+/// Frames are also held, until the next turn, when very many copies of parts for several requests were made
+/// (`catchUp`).
 extension Connection {
     /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ link: Link) -> Bool {

@@ -72,8 +72,8 @@ extension Connection {
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
-    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or that
-    /// one alone if nothing is in flight. At most `most`.
+    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or
+    /// that one alone if nothing is in flight. At most `most`.
     private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
         let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
         guard count == 0, isExclusive else { return (count, false) }
@@ -246,8 +246,8 @@ extension Connection {
         }
     }
 
-    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that. Returns
-    /// whether it has.
+    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
+    /// Returns whether it has.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) -> Bool {
         guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
             return false
@@ -286,8 +286,8 @@ extension Connection {
         links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
-    /// Whether the request `id`, on the link of `session`, could be sent once more: whether all of it was written. `nil` if
-    /// the link exchanges no datagrams.
+    /// Whether the request `id`, on the link of `session`, could be sent once more: whether all of it was written.
+    /// `nil` if the link exchanges no datagrams.
     func maySendAgain(_ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool? {
         guard let link = links[session], link.exchangesDatagrams else { return nil }
         return link.state.machine.maySendAgain(id, as: number)
@@ -441,8 +441,8 @@ extension Connection {
     }
 
     /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
-    /// requests that keep others from going out. Called at the end of every batch. Returns when to check again for serials
-    /// whose quarantine ends, and for a link to be replaced; `nil` for never.
+    /// requests that keep others from going out. Called at the end of every batch. Returns when to check again for
+    /// serials whose quarantine ends, and for a link to be replaced; `nil` for never.
     ///
     /// - Parameters:
     ///   - isWaiting: Whether requests wait.
@@ -602,8 +602,8 @@ extension Connection {
 
     // MARK: Counts
 
-    /// The number of abandoned requests, the number of serials in use, and that of all serials, of all links that are not
-    /// handshaking.
+    /// The number of abandoned requests, the number of serials in use, and that of all serials, of all links that are
+    /// not handshaking.
     var held: (abandoned: Int, serials: Int, allSerials: Int) {
         var (abandoned, serials, all) = (0, 0, 0)
         for link in links.all where !link.isInHandshake {

@@ -30,7 +30,8 @@ public actor Connection {
 
     /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
-    /// The attempt under way, until its link is ready, with the dialer that turns its endpoint into a connected channel.
+    /// The attempt under way, until its link is ready, with the dialer that turns its endpoint into a connected
+    /// channel.
     var attempt: Attempt?
     /// The connection's view of the host's network.
     var pathView = PathView()
@@ -166,8 +167,8 @@ public actor Connection {
     }
 
     deinit {
-        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a frame
-        // or a write keeps the actor alive.
+        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
+        // frame or a write keeps the actor alive.
         readers.finish()
         reportReaders.finish()
         pathView.readers.finish()

@@ -22,7 +22,8 @@ final class FrameUse: ConnectionOwner {
 
     // MARK: In
 
-    /// Resumes `continuation` with the next frame: with one that has arrived, or otherwise, if it may wait, when one comes.
+    /// Resumes `continuation` with the next frame: with one that has arrived, or otherwise, if it may wait, when one
+    /// comes.
     func read(_ reader: Reader, mayWait: Bool, _ connection: isolated Connection) {
         let continuation = reader.continuation
         guard !reader.consumer.isOver else { return continuation.resume(returning: nil) }

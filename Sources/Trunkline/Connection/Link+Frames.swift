@@ -75,9 +75,9 @@ extension Link.State {
         return count
     }
 
-    /// Moves the answers to the server of `queue` to the link. Only the watermark holds them back: the server may wait for
-    /// one before it answers the requests in flight, so their number, a request that no other may follow, and channels say
-    /// nothing here. Returns whether there was one.
+    /// Moves the answers to the server of `queue` to the link. Only the watermark holds them back: the server may wait
+    /// for one before it answers the requests in flight, so their number, a request that no other may follow, and
+    /// channels say nothing here. Returns whether there was one.
     mutating func admitAnswers(
         from queue: inout RequestQueue,
         at now: Instant,
@@ -221,12 +221,13 @@ extension Link.State {
 // MARK: - Received frames
 
 extension Link {
-    /// The number of copies of parts for several requests that are made in one turn, before the rest of the frames is left
-    /// for the next one. A server needs only few bytes for such a part, and each copy takes as much time and memory as a part
-    /// for one request. An abandoned request gets no copy and counts as one, because the part visits it.
+    /// The number of copies of parts for several requests that are made in one turn, before the rest of the frames is
+    /// left for the next one. A server needs only few bytes for such a part, and each copy takes as much time and
+    /// memory as a part for one request. An abandoned request gets no copy and counts as one, because the part visits
+    /// it.
     static let copiesInTurn = 4096
-    /// The number of copies after which the requests that further parts name fail, if nothing may be left because the link
-    /// ends. At twice this number, all requests on the link fail.
+    /// The number of copies after which the requests that further parts name fail, if nothing may be left because the
+    /// link ends. At twice this number, all requests on the link fail.
     static let maximumCopies = 1 << 18
 
     /// The result of a batch of frames, apart from its events.
@@ -246,7 +247,8 @@ extension Link {
         /// The frames of datagrams that were not the responses to the requests with their serials; `nil` if there were
         /// none.
         fileprivate(set) var dropped: Link.Dropped?
-        /// Why the link ends: matched in order, the responses have shifted; or a frame names too many ranges of serials.
+        /// Why the link ends: matched in order, the responses have shifted; or a frame names too many ranges of
+        /// serials.
         var violation: FrameError? { didSet { isOver = true } }
         /// Whether the rest of the frames is not handled.
         fileprivate var isOver = false
@@ -254,8 +256,8 @@ extension Link {
         var copies = 0
         /// Whether frames may be left for the next turn.
         var mayLeaveRest = false
-        /// The place of the first frame that is left for the next turn, because very many copies were made in this one; `nil`
-        /// if none is left.
+        /// The place of the first frame that is left for the next turn, because very many copies were made in this one;
+        /// `nil` if none is left.
         fileprivate(set) var rest: Int?
         /// Whether something is to be written.
         var hasToWrite = false
@@ -279,8 +281,8 @@ extension Link {
 }
 
 extension Link.State {
-    /// Handles frames of a link that is ready or draining, up to a violation of the protocol, or to those that are left for
-    /// the next turn.
+    /// Handles frames of a link that is ready or draining, up to a violation of the protocol, or to those that are left
+    /// for the next turn.
     mutating func take(
         _ frames: inout [Frame],
         _ taken: inout Link.Taken,
@@ -351,8 +353,8 @@ extension Link.State {
         events = exchange(&taken.events, with: [])
     }
 
-    /// Handles the heartbeats among the frames that are left for the next turn, and removes them. They do not wait: the owner
-    /// may be paused then, and a server may wait for the answer to a ping.
+    /// Handles the heartbeats among the frames that are left for the next turn, and removes them. They do not wait: the
+    /// owner may be paused then, and a server may wait for the answer to a ping.
     private mutating func takeHeartbeats(
         among frames: inout [Frame],
         from rest: Int,
@@ -554,11 +556,11 @@ extension Link.State {
         }
     }
 
-    /// Discards a response, or a part of one, that cannot be from the server, so that it neither ends a request nor frees the
-    /// serial of an abandoned one. Compares others with the request that they match. If they do not agree, the request
-    /// fails. In order, where responses have shifted, the link ends. A datagram is dropped instead, and the request goes on
-    /// waiting with its serial: it may be a copy or a forgery, and the right one may still come. Returns whether the frame
-    /// was handled.
+    /// Discards a response, or a part of one, that cannot be from the server, so that it neither ends a request nor
+    /// frees the serial of an abandoned one. Compares others with the request that they match. If they do not agree,
+    /// the request fails. In order, where responses have shifted, the link ends. A datagram is dropped instead, and the
+    /// request goes on waiting with its serial: it may be a copy or a forgery, and the right one may still come.
+    /// Returns whether the frame was handled.
     private mutating func refuse(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
         if let forgery = forgery(frame) {
             if dropsMismatches {

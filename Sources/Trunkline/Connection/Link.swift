@@ -45,8 +45,8 @@ final class Link {
     /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
     /// is read to its end, one share in each turn. This may happen in every phase.
     var finalReads: FinalReads?
-    /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each access.
-    /// What a turn uses of the fields above is only assigned as a whole, so that it need not check that.
+    /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each
+    /// access. What a turn uses of the fields above is only assigned as a whole, so that it need not check that.
     var state: State
 
     private final class Extras {
@@ -64,8 +64,8 @@ final class Link {
         set { change { $0.farewell = newValue } }
     }
 
-    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server has
-    /// asked for it.
+    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server
+    /// has asked for it.
     var departure: String? {
         get { extras?.departure }
         set { change { $0.departure = newValue } }
@@ -490,8 +490,8 @@ extension Link.State {
 // MARK: - Reading
 
 extension Link {
-    /// Datagrams that were no frames, or no responses to the requests with their serials. An object, so that the results
-    /// of other links have no room for it.
+    /// Datagrams that were no frames, or no responses to the requests with their serials. An object, so that the
+    /// results of other links have no room for it.
     final class Dropped {
         private(set) var count = 0
         /// Why the latest was dropped.

@@ -21,8 +21,8 @@ final class OwnerPort {
     /// An empty array whose memory is reused for the next events.
     private var spare: [ConnectionEvent] = []
 
-    /// Creates the port of a connection that is used alone, whose `frameUse` has no reader yet; or of a client, which is
-    /// known from its first call.
+    /// Creates the port of a connection that is used alone, whose `frameUse` has no reader yet; or of a client, which
+    /// is known from its first call.
     init(of frameUse: FrameUse?) {
         isPaused = frameUse != nil
         if let frameUse { note(frameUse) }
@@ -203,8 +203,8 @@ enum ConnectionEvent: Sendable {
     case late(RequestID, isPart: Bool)
     /// The response of the latest `late`, if the application wants it.
     indirect case lateResponse(LateResponse)
-    /// A response, or a part of one, was received without a matching request. `namesNoRequest`: matched by serial, its serial
-    /// is outside the range of the protocol.
+    /// A response, or a part of one, was received without a matching request. `namesNoRequest`: matched by serial, its
+    /// serial is outside the range of the protocol.
     case unknownResponse(SerialNumber, type: UInt32, SessionID, ServerReason?, namesNoRequest: Bool)
     /// The server has sent a request. The frame has the session of its link.
     case requested(Frame)

@@ -79,8 +79,8 @@ package final class CryptoLibrary: @unchecked Sendable {
         return { [self] header, body in compute(address, header, body) }
     }
 
-    /// The library's descriptor of `algorithm`: an address in the library, valid for the life of the process. `nil` if it
-    /// does not compute it. To be called once for each algorithm.
+    /// The library's descriptor of `algorithm`: an address in the library, valid for the life of the process. `nil` if
+    /// it does not compute it. To be called once for each algorithm.
     package func address(of algorithm: Algorithm) -> UInt? {
         guard let method = unsafe method(algorithm) else { return nil }
         let address = UInt(bitPattern: method)

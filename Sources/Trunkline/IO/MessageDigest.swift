@@ -1,5 +1,5 @@
-/// A cryptographic hash function, and what protocols make of it: message authentication codes (HMAC) and keys derived from
-/// passwords (PBKDF2). Computed by the system's libcrypto (OpenSSL).
+/// A cryptographic hash function, and what protocols make of it: message authentication codes (HMAC) and keys derived
+/// from passwords (PBKDF2). Computed by the system's libcrypto (OpenSSL).
 ///
 /// For the credentials of protocols such as SCRAM, STUN, RADIUS and MySQL:
 ///
@@ -36,29 +36,29 @@ public struct MessageDigest: Sendable, Hashable, CustomStringConvertible {
         try compute { $0.hash(Array(bytes), $1) }
     }
 
-    /// Returns the message authentication code of `bytes` (HMAC, RFC 2104), of ``size`` bytes. Compare it with a received
-    /// one by ``areEqual(_:_:)``.
+    /// Returns the message authentication code of `bytes` (HMAC, RFC 2104), of ``size`` bytes. Compare it with a
+    /// received one by ``areEqual(_:_:)``.
     ///
     /// - Parameters:
     ///   - bytes: The message.
     ///   - key: The secret key, of any size.
-    /// - Throws: ``DigestError`` if the system's libcrypto is missing or does not compute it. In FIPS mode it may reject
-    ///   keys of less than 14 bytes.
+    /// - Throws: ``DigestError`` if the system's libcrypto is missing or does not compute it. In FIPS mode it may
+    ///   reject keys of less than 14 bytes.
     public func hmac(of bytes: some Sequence<UInt8>, key: some Sequence<UInt8>) throws(DigestError) -> [UInt8] {
         try compute { $0.hmac(Array(bytes), key: Array(key), $1) }
     }
 
-    /// Returns a key that is derived from a password (PBKDF2 with HMAC, RFC 8018 §5.2): with ``size`` bytes, the function
-    /// `Hi` of SCRAM (RFC 5802 §2.2).
+    /// Returns a key that is derived from a password (PBKDF2 with HMAC, RFC 8018 §5.2): with ``size`` bytes, the
+    /// function `Hi` of SCRAM (RFC 5802 §2.2).
     ///
-    /// It takes the processor for a while, about 1 ms for 4,096 iterations with SHA-256. Do not call it in a codec, which
-    /// runs on the event loop.
+    /// It takes the processor for a while, about 1 ms for 4,096 iterations with SHA-256. Do not call it in a codec,
+    /// which runs on the event loop.
     ///
     /// - Parameters:
     ///   - password: The password, prepared as the protocol demands (SASLprep, RFC 4013).
     ///   - salt: The salt, which is not secret.
-    ///   - iterations: The number of iterations, 1 to 10,000,000. A server that chooses it can occupy the client: reject
-    ///     what the protocol does not need.
+    ///   - iterations: The number of iterations, 1 to 10,000,000. A server that chooses it can occupy the client:
+    ///     reject what the protocol does not need.
     ///   - count: The number of bytes of the key, 1 to 65,536; ``size`` by default.
     /// - Throws: ``DigestError``: `invalidArgument` for a number out of range; otherwise as ``hash(of:)``.
     public func pbkdf2(
@@ -79,8 +79,8 @@ public struct MessageDigest: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Returns whether two hashes or authentication codes are equal, in a time that does not depend on where they differ, so
-    /// that a peer cannot find out the right one byte by byte.
+    /// Returns whether two hashes or authentication codes are equal, in a time that does not depend on where they
+    /// differ, so that a peer cannot find out the right one byte by byte.
     ///
     /// It depends on their sizes only. Those of different sizes are not equal.
     public static func areEqual(_ a: some Sequence<UInt8>, _ b: some Sequence<UInt8>) -> Bool {
@@ -126,8 +126,8 @@ public struct DigestError: Error, Hashable, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
         /// The system's libcrypto (OpenSSL) was not found. The message says what to install.
         case libraryMissing
-        /// The library does not compute it. In FIPS mode, for example, there is no MD5, and keys have a minimum size. Or
-        /// there is no free file descriptor to load the library with; the next call tries again.
+        /// The library does not compute it. In FIPS mode, for example, there is no MD5, and keys have a minimum size.
+        /// Or there is no free file descriptor to load the library with; the next call tries again.
         case unavailable
         /// A number is out of its range.
         case invalidArgument

@@ -66,8 +66,8 @@ final class LoadedOnce<Loaded: AnyObject & Sendable>: Sendable {
     }
 }
 
-/// Why the latest call of dlopen(3) on this thread has failed, if there was no free file descriptor: `EMFILE` or `ENFILE`.
-/// `nil` for other reasons.
+/// Why the latest call of dlopen(3) on this thread has failed, if there was no free file descriptor: `EMFILE` or
+/// `ENFILE`. `nil` for other reasons.
 func shortageWhileLoading() -> Int32? {
     let message = unsafe dlerror().map { unsafe String(cString: $0) } ?? ""
     let named = [EMFILE, ENFILE].first { code in

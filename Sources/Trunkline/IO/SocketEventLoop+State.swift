@@ -79,8 +79,8 @@ extension SocketEventLoop {
 
     /// Whether the loop polls before it sleeps.
     ///
-    /// Only after a turn that did something, so an idle loop does not poll. After polling in vain, the next times are left
-    /// out: 2, then 4, up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
+    /// Only after a turn that did something, so an idle loop does not poll. After polling in vain, the next times are
+    /// left out: 2, then 4, up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
     struct Polling {
         /// Whether jobs or work ran, or a socket was ready, since the loop last considered polling.
         var hasWorked = false
@@ -131,8 +131,8 @@ extension SocketEventLoop {
         }
     }
 
-    /// For how long the loop's thread and its process had run at a moment that is at most a tenth of a second before the
-    /// present turn, apart from waiting. So what a late turn has used is known without reading clocks in each turn.
+    /// For how long the loop's thread and its process had run at a moment that is at most a tenth of a second before
+    /// the present turn, apart from waiting. So what a late turn has used is known without reading clocks in each turn.
     struct ProcessorTimes {
         private(set) var readAt = Int64.min
         private var (thread, process) = (Int64(0), Int64(0))

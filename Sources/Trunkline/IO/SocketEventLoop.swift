@@ -21,8 +21,8 @@ package final class SocketEventLoop: EventLoop {
     #endif
     /// What only the loop's thread uses.
     ///
-    /// Exclusive without a check: whatever runs other code (work, jobs, timers, sockets) is taken out first, and is also
-    /// released outside. With the check, a turn with one request took 28,100 instructions instead of 25,100.
+    /// Exclusive without a check: whatever runs other code (work, jobs, timers, sockets) is taken out first, and is
+    /// also released outside. With the check, a turn with one request took 28,100 instructions instead of 25,100.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
@@ -289,7 +289,8 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
-    /// Hands over the tasks that were resumed. Called before jobs of the loop, which may take long, and before it waits.
+    /// Hands over the tasks that were resumed. Called before jobs of the loop, which may take long, and before it
+    /// waits.
     @inline(__always)
     private func endBatch() {
         #if os(Linux)
@@ -379,12 +380,12 @@ package final class SocketEventLoop: EventLoop {
     /// behind.
     private static let keptCapacity = 8192
 
-    /// The most jobs that run before the loop looks at its timers and sockets, twice in a turn. Writing and reading once
-    /// costs less than so many jobs, and short jobs take less than a millisecond.
+    /// The most jobs that run before the loop looks at its timers and sockets, twice in a turn. Writing and reading
+    /// once costs less than so many jobs, and short jobs take less than a millisecond.
     static let mostJobs = 1024
 
-    /// Runs jobs and work until there are none, for at most `rounds` rounds and `mostJobs` jobs: tasks that yield again and
-    /// again, or begin more and more tasks, must not starve the sockets.
+    /// Runs jobs and work until there are none, for at most `rounds` rounds and `mostJobs` jobs: tasks that yield again
+    /// and again, or begin more and more tasks, must not starve the sockets.
     private func runPosted(rounds: Int = 8) {
         var left = Self.mostJobs
         for _ in 0..<rounds {
@@ -454,8 +455,8 @@ package final class SocketEventLoop: EventLoop {
 
     /// Polls for a while before the loop sleeps, if that has paid lately. Returns whether there is something to do.
     ///
-    /// Sleeping and waking takes tens of microseconds on a virtual machine: as long as a server nearby, or a caller that
-    /// was just resumed, needs.
+    /// Sleeping and waking takes tens of microseconds on a virtual machine: as long as a server nearby, or a caller
+    /// that was just resumed, needs.
     private func pollBriefly() -> Bool {
         guard unsafe !state.hasWork && state.polling.begins() else { return false }
         let began = now

@@ -8,8 +8,8 @@
 
 /// The resolver functions of the system that ask for records of any type: resolver(3).
 ///
-/// They are looked up at run time. glibc has them in libc since 2.34 and in libresolv before, with two names each; Darwin
-/// has them in libresolv with a number in the name; musl has only `res_search`.
+/// They are looked up at run time. glibc has them in libc since 2.34 and in libresolv before, with two names each;
+/// Darwin has them in libresolv with a number in the name; musl has only `res_search`.
 ///
 /// Safe: functions of libraries that are never unloaded.
 @safe
@@ -60,8 +60,8 @@ private enum ResolverFunctions {
     static let stateSize = 4096
 }
 
-/// Asks the system's name servers for the SRV records of `name`. Returns the message of the name server. Blocks, possibly
-/// for a minute: never call this on a loop.
+/// Asks the system's name servers for the SRV records of `name`. Returns the message of the name server. Blocks,
+/// possibly for a minute: never call this on a loop.
 ///
 /// - Parameter configure: For tests: changes the state of the resolver (`struct __res_state`) before the question. Not
 ///   called on systems whose resolver has no state.

@@ -78,8 +78,8 @@ package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
     }
 }
 
-/// Calls `body`, which may write to a pipe without a reader. The kernel sends SIGPIPE to the thread that writes, so it is
-/// blocked there, and taken back before it is unblocked.
+/// Calls `body`, which may write to a pipe without a reader. The kernel sends SIGPIPE to the thread that writes, so it
+/// is blocked there, and taken back before it is unblocked.
 private func withoutPipeSignal(_ body: () -> Void) {
     var (signals, before, pending) = (sigset_t(), sigset_t(), sigset_t())
     unsafe sigemptyset(&signals)
@@ -178,8 +178,8 @@ private func descriptorLimit() -> UInt64? {
     return code == 0 && limit.rlim_cur < UInt64(Int32.max) ? UInt64(limit.rlim_cur) : nil
 }
 
-/// The error number of opening a descriptor if there is none, for calls of the system that do not report it: `EMFILE` or
-/// `ENFILE`. `nil` if there are some. May block shortly.
+/// The error number of opening a descriptor if there is none, for calls of the system that do not report it: `EMFILE`
+/// or `ENFILE`. `nil` if there are some. May block shortly.
 func descriptorShortage() -> Int32? {
     let descriptor = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
     if descriptor >= 0 { closeDescriptor(descriptor) }
@@ -204,8 +204,8 @@ extension TransportError {
     }
 }
 
-/// Converts a system error number to an error of the transport: of a socket that was connected, a file, or anything else
-/// that is not about an address.
+/// Converts a system error number to an error of the transport: of a socket that was connected, a file, or anything
+/// else that is not about an address.
 func transportError(_ code: Int32, _ doing: String) -> TransportError {
     let kind: TransportError.Code =
         switch code {
@@ -218,8 +218,8 @@ func transportError(_ code: Int32, _ doing: String) -> TransportError {
     return TransportError(kind, errno: code, "\(doing): \(rejection(code) ?? systemMessage(code))")
 }
 
-/// What a host on the way has said, if the error number is that of an ICMP message that the kernel has received. The system's
-/// own text, "no route to host", sends operators to the routes of this host.
+/// What a host on the way has said, if the error number is that of an ICMP message that the kernel has received. The
+/// system's own text, "no route to host", sends operators to the routes of this host.
 private func rejection(_ code: Int32) -> String? {
     switch code {
     case EHOSTUNREACH:
@@ -230,9 +230,10 @@ private func rejection(_ code: Int32) -> String? {
 }
 
 extension TransportError {
-    /// Whether the system says that it has no route to the address, no address of its own from which it could be reached, or
-    /// does not know its family: a kernel without IPv6 has no sockets of it. `EHOSTUNREACH` does not say that: it may come from
-    /// the network, because the server is down. `EADDRNOTAVAIL` does not if the host has an address, but no free local port.
+    /// Whether the system says that it has no route to the address, no address of its own from which it could be
+    /// reached, or does not know its family: a kernel without IPv6 has no sockets of it. `EHOSTUNREACH` does not say
+    /// that: it may come from the network, because the server is down. `EADDRNOTAVAIL` does not if the host has an
+    /// address, but no free local port.
     var saysNoRoute: Bool {
         errno == EAFNOSUPPORT || code == .unreachable && (errno == ENETUNREACH || errno == EADDRNOTAVAIL)
     }
@@ -247,8 +248,8 @@ func addressError(_ code: Int32, _ doing: String) -> TransportError {
 
 /// Converts the error number of connecting to `address`.
 ///
-/// - Parameter isAtOnce: Whether the call itself has failed, so that this host has decided that. An error that comes later is
-///   the answer of another host, or means that none has answered.
+/// - Parameter isAtOnce: Whether the call itself has failed, so that this host has decided that. An error that comes
+///   later is the answer of another host, or means that none has answered.
 func connectError(
     _ code: Int32,
     _ address: SocketAddress,

@@ -18,8 +18,8 @@ extension Checksum {
     /// MD5 (RFC 1321) as 32 lower-case hexadecimal digits; otherwise like ``md5``.
     public static var md5Hexadecimal: Checksum { digest("md5Hexadecimal", .md5, isHexadecimal: true) }
 
-    /// Returns the checksum that the system's library computes, or one that says why it cannot. Not kept: if there is no free
-    /// file descriptor to load the library with, the next use tries again.
+    /// Returns the checksum that the system's library computes, or one that says why it cannot. Not kept: if there is
+    /// no free file descriptor to load the library with, the next use tries again.
     package static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,

@@ -1,8 +1,9 @@
 /// Decides what a cluster logs: its own changes, and what its clients log. A pure value; the time is a parameter.
 ///
-/// A hundred clients do not log a hundred times: of the lines of the clients with the same event, one is written, and the
-/// others are counted until the next summary. So are failures of the cluster that repeat themselves, and short outages:
-/// proxies that close idle links close all of them at the same time. The lines of a healthy client are left out.
+/// A hundred clients do not log a hundred times: of the lines of the clients with the same event, one is written, and
+/// the others are counted until the next summary. So are failures of the cluster that repeat themselves, and short
+/// outages: proxies that close idle links close all of them at the same time. The lines of a healthy client are left
+/// out.
 struct ClusterLogRules: Sendable {
     /// What makes lines alike: the event, its cause or code, and the level.
     private struct Kind: Hashable, Sendable {
@@ -38,7 +39,8 @@ struct ClusterLogRules: Sendable {
     private var calls: RequestLog
     /// The responses that callers could not decode.
     private var answers: AnswerLog
-    /// The times in which the event loops of the clients did not run, each once: they concern the process, and no server.
+    /// The times in which the event loops of the clients did not run, each once: they concern the process, and no
+    /// server.
     private var loop: LoopLog
     private var delays = DistinctDelays()
     /// By event, outages that have begun and have no line, because another one had a line lately.
@@ -79,11 +81,11 @@ struct ClusterLogRules: Sendable {
         add(record, endpoint, at: now)
     }
 
-    /// Adds a line if it is the first one of its kind since the latest summary. Counts it otherwise. Returns whether it was
-    /// added.
+    /// Adds a line if it is the first one of its kind since the latest summary. Counts it otherwise. Returns whether it
+    /// was added.
     ///
-    /// - Parameter longest: Up to which interval those between summaries double. Zero for the lines of clients, whose own
-    ///   logs have such intervals.
+    /// - Parameter longest: Up to which interval those between summaries double. Zero for the lines of clients, whose
+    ///   own logs have such intervals.
     @discardableResult
     private mutating func add(
         _ record: LogRecord,
@@ -136,8 +138,8 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// The discovery works again. Returns whether the line was added, or `nil` if it should be. The end of a long outage has
-    /// a line, and so has the beginning of the next one.
+    /// The discovery works again. Returns whether the line was added, or `nil` if it should be. The end of a long
+    /// outage has a line, and so has the beginning of the next one.
     private mutating func noteRecovery(_ record: LogRecord, after outage: Duration, at now: Instant) -> Bool? {
         if isVerbose { return nil }
         guard outage >= Self.calm else { return add(record, nil, upTo: Self.longestInterval, at: now) }
@@ -239,8 +241,8 @@ struct ClusterLogRules: Sendable {
         answers.flush(at: now, responses: nil, isLast: isLast, into: &sheet)
     }
 
-    /// Writes how many lines were left out, since when, of which servers, and the latest of them. If it is one, writes that,
-    /// with the time at which it happened.
+    /// Writes how many lines were left out, since when, of which servers, and the latest of them. If it is one, writes
+    /// that, with the time at which it happened.
     private mutating func writeSummary(of lines: Repeated, _ kind: Kind, _ latest: LogRecord, at now: Instant) {
         let count = lines.counts.values.reduce(0, +)
         let isOutage = kind.event == ClusterChange.unavailable.name || kind.event == ClusterChange.panicName

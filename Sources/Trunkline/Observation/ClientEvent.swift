@@ -1,10 +1,9 @@
 /// Something that happened in a client, for a ``ClientObserver``.
 ///
-/// Every event has a ``name`` that does not change between versions, ``fields`` with its values, and a
-/// ``description`` in one line. None of them contains bytes of a body or the value of a named field, except what a child
-/// process itself writes to standard error. An error that your
-/// own code threw appears in them only with its type, because its text may contain anything; ``content-swift.property``
-/// has the error itself.
+/// Every event has a ``name`` that does not change between versions, ``fields`` with its values, and a ``description``
+/// in one line. None of them contains bytes of a body or the value of a named field, except what a child process itself
+/// writes to standard error. An error that your own code threw appears in them only with its type, because its text may
+/// contain anything; ``content-swift.property`` has the error itself.
 public struct ClientEvent: Sendable {
     /// Groups of events. An observer names those that it wants.
     public struct Kinds: OptionSet, Sendable, Hashable {
@@ -25,8 +24,8 @@ public struct ClientEvent: Sendable {
         public static let links = Kinds(rawValue: 4)
         /// Limits that are reached, and no longer reached.
         public static let limits = Kinds(rawValue: 8)
-        /// Pushes that were dropped because the buffer of a stream was full, and requests of the server that were refused
-        /// or dropped.
+        /// Pushes that were dropped because the buffer of a stream was full, and requests of the server that were
+        /// refused or dropped.
         public static let pushes = Kinds(rawValue: 16)
         /// Changes of the list of endpoints, and of the servers of a cluster.
         public static let endpoints = Kinds(rawValue: 32)
@@ -156,9 +155,9 @@ public struct ClientEvent: Sendable {
         case responseInvalid(id: RequestID, type: UInt32, ClientError)
         /// A response came for a request that had been abandoned.
         case lateResponse(id: RequestID)
-        /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The reason
-        /// is what the server said if it is an error. `namesNoRequest`: matched by serial, its serial is outside the range of
-        /// the protocol, so that it concerns no request, such as an error with the serial 0.
+        /// A response, or a part of one, came for a serial number that no request was waiting for, or came twice. The
+        /// reason is what the server said if it is an error. `namesNoRequest`: matched by serial, its serial is outside
+        /// the range of the protocol, so that it concerns no request, such as an error with the serial 0.
         case unknownResponse(
             serial: SerialNumber,
             type: UInt32,
@@ -166,8 +165,8 @@ public struct ClientEvent: Sendable {
             reason: ServerReason? = nil,
             namesNoRequest: Bool = false
         )
-        /// Datagrams from the server were dropped, the latest for this reason: they were not complete frames, or not valid
-        /// responses to the requests with their serials.
+        /// Datagrams from the server were dropped, the latest for this reason: they were not complete frames, or not
+        /// valid responses to the requests with their serials.
         indirect case datagramsDropped(Int, Endpoint, FrameError)
         /// The caller of a typed request could not decode its response. The error is `invalidResponse` or
         /// `protocolViolation`.
@@ -178,21 +177,21 @@ public struct ClientEvent: Sendable {
         indirect case attemptPlanned(Endpoint)
         /// A link is about to be ready. The next event tells the state, unless the client is closing.
         indirect case linkReady(ReadyLink)
-        /// An address of an endpoint failed, or did not answer, while another one did, which the link uses instead. It is
-        /// tried last for 10 min.
+        /// An address of an endpoint failed, or did not answer, while another one did, which the link uses instead. It
+        /// is tried last for 10 min.
         indirect case addressFailed(Endpoint, address: String, TransportError, instead: String)
-        /// A link takes no new requests; those in flight may finish. `reason`: why the client leaves it, with the numbers
-        /// of the rule; `nil` if the server has asked for it.
+        /// A link takes no new requests; those in flight may finish. `reason`: why the client leaves it, with the
+        /// numbers of the rule; `nil` if the server has asked for it.
         indirect case linkDraining(Endpoint, session: SessionID, DisconnectCause, reason: String?)
         /// An attempt failed, or a link ended.
         indirect case linkEnded(DisconnectReport)
         /// The child process of a link has written a line to standard error: at most 1,024 bytes of it, without control
-        /// characters. `omitted`: how many lines before it were left out, because there were more than 20 in a second. When
-        /// the process ends, up to five of the latest lines that were left out follow. Lines may follow the end of the link,
-        /// and ``clientClosed(_:)``.
+        /// characters. `omitted`: how many lines before it were left out, because there were more than 20 in a second.
+        /// When the process ends, up to five of the latest lines that were left out follow. Lines may follow the end of
+        /// the link, and ``clientClosed(_:)``.
         indirect case processOutput(Endpoint, session: SessionID, line: String, omitted: Int)
-        /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on the
-        /// loop blocked it. What the server has not done meanwhile is not held against it.
+        /// The event loop of the client did not run what was due: the process was stopped, had no processor, or code on
+        /// the loop blocked it. What the server has not done meanwhile is not held against it.
         indirect case loopLate(LoopDelay)
         /// A TLS link is ready. This certificate of the server, or that of this client, expires after `timeLeft`.
         indirect case certificateSeen(Endpoint, CertificateExpiry, timeLeft: Duration)
@@ -201,8 +200,8 @@ public struct ClientEvent: Sendable {
         indirect case heartbeatIntervalChanged(LearnedInterval)
         /// A file of ``ClientOptions/tls`` has changed while there is a link: the next link is established with it.
         case tlsFilesChanged
-        /// The client is closed, with these metrics. Only calls that are refused follow, and what a child process writes
-        /// while it ends.
+        /// The client is closed, with these metrics. Only calls that are refused follow, and what a child process
+        /// writes while it ends.
         indirect case clientClosed(Client.Metrics)
         /// The client was deallocated without being closed, and this many requests had not ended. The last event.
         case clientDeallocated(pending: Int)

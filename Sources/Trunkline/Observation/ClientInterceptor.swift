@@ -14,16 +14,16 @@
 /// ```
 ///
 /// The interceptors of ``ClientOptions/interceptors`` are called in their order, and their completions in the reverse
-/// order. Every call form passes through them: `send`, `send(all:)` (once for each request), `post`, `enqueue`, `start`,
-/// `stream`, `open` and `subscribe`, with typed requests too. Requests of the handshake, the restoring of subscriptions,
-/// and the pieces of an ``OpenRequest`` do not.
+/// order. Every call form passes through them: `send`, `send(all:)` (once for each request), `post`, `enqueue`,
+/// `start`, `stream`, `open` and `subscribe`, with typed requests too. Requests of the handshake, the restoring of
+/// subscriptions, and the pieces of an ``OpenRequest`` do not.
 public protocol ClientInterceptor: Sendable {
     /// What to do when a call has ended.
     ///
     /// It receives the result of the call, which it may replace, and the timeline of the request if
-    /// ``ClientCall/recordsTimeline`` was set and the request was accepted. There is no timeline for `enqueue`, for a call
-    /// that is answered from the cache, and for one that shares the request of an earlier call. The result of a one-way
-    /// message is an empty response.
+    /// ``ClientCall/recordsTimeline`` was set and the request was accepted. There is no timeline for `enqueue`, for a
+    /// call that is answered from the cache, and for one that shares the request of an earlier call. The result of a
+    /// one-way message is an empty response.
     ///
     /// It runs in the caller's task, before the call returns. The completion of `start`, `stream` and `open`, which
     /// return earlier, runs on the event loop when the request ends: it must not block. If it enters the client
@@ -65,8 +65,8 @@ public struct ClientCall: Sendable {
 
     /// The method of the client that was called.
     public let form: Form
-    /// The request to be sent. With a cache policy, also the request that is looked up: if a field differs for each call,
-    /// such as a trace ID, use ``CachePolicy/keyed(by:)``, or no call finds a cached response.
+    /// The request to be sent. With a cache policy, also the request that is looked up: if a field differs for each
+    /// call, such as a trace ID, use ``CachePolicy/keyed(by:)``, or no call finds a cached response.
     public var request: Request
     /// The time that is left for the call; `nil` for no limit. It cannot be changed.
     public let timeLeft: Duration?
@@ -78,8 +78,9 @@ public struct ClientCall: Sendable {
     /// The codec of the client.
     let codec: ProtocolCodec
 
-    /// The name of ``request``, as the codec gives it (``NamingCodec``), such as a JSON-RPC method: for spans and metrics by
-    /// method. `nil` if it has none. It is made by each access, with control characters escaped, and at most 64 characters.
+    /// The name of ``request``, as the codec gives it (``NamingCodec``), such as a JSON-RPC method: for spans and
+    /// metrics by method. `nil` if it has none. It is made by each access, with control characters escaped, and at most
+    /// 64 characters.
     public var requestName: String? { codec.name(of: request.frame) }
 }
 

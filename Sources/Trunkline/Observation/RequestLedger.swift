@@ -34,8 +34,8 @@ struct RequestLedger {
     /// The times without a ready link.
     private var linkGaps = LinkGaps()
     private let codec: ProtocolCodec
-    /// Whether the names of requests are kept: only for observers of failures, a recorder and metrics, and if the type does
-    /// not decide them.
+    /// Whether the names of requests are kept: only for observers of failures, a recorder and metrics, and if the type
+    /// does not decide them.
     let keepsNames: Bool
     /// Whether calls are measured by their names.
     private let measuresByName: Bool
@@ -50,8 +50,8 @@ struct RequestLedger {
         var byID = SequentialMap<String>()
         /// The durations of all calls by their names.
         var durations: [String: Client.Metrics.CallDurations] = [:]
-        /// The names under which calls of these types are measured, if the type decides them: the latest, as many as there
-        /// are names.
+        /// The names under which calls of these types are measured, if the type decides them: the latest, as many as
+        /// there are names.
         var byType: [UInt32: String] = [:]
     }
 
@@ -510,8 +510,8 @@ extension RequestFacts {
 /// The slowest requests of the last minutes, in fixed memory.
 ///
 /// There are two periods, the present one and the one before it. Each keeps its slowest requests, unless they are
-/// faster than `minimum`: making a timeline takes longer than making a request, and an idle client should need no memory
-/// for timelines.
+/// faster than `minimum`: making a timeline takes longer than making a request, and an idle client should need no
+/// memory for timelines.
 struct SlowestRequests {
     private var present: [Timeline] = []
     private var previous: [Timeline] = []

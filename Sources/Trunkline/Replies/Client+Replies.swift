@@ -54,19 +54,20 @@ extension Client {
     /// The first piece is sent by this call, as a frame of kind `part`. The request is not sent again after a second
     /// piece has been put on the link, whatever its retry policy.
     ///
-    /// **With serials**, the protocol must have parts of requests, and either a cancel frame or a codec that lets an abandoned
-    /// request end its link (``UploadCodec``): otherwise a request that is cancelled between two pieces would never end for
-    /// the server.
+    /// **With serials**, the protocol must have parts of requests, and either a cancel frame or a codec that lets an
+    /// abandoned request end its link (``UploadCodec``): otherwise a request that is cancelled between two pieces would
+    /// never end for the server.
     ///
-    /// **Matched in order**, as for the data after the server's go-ahead (`DATA` of SMTP, `COPY` of PostgreSQL), nothing else
-    /// goes out on the link until the request is answered, and only then the next request does. Let the codec decode the
-    /// go-ahead as a `part`. If the server answers before the second piece, for example because it refuses, the link goes on.
-    /// If the request is abandoned before its last piece, or answered between two pieces, its link ends, and requests that
-    /// were written before it and are not answered are lost, fate `unknown`. A codec with another way returns `false` from
-    /// ``UploadCodec/abandoningEndsLink``, and may send a closing piece as its cancel frame.
+    /// **Matched in order**, as for the data after the server's go-ahead (`DATA` of SMTP, `COPY` of PostgreSQL),
+    /// nothing else goes out on the link until the request is answered, and only then the next request does. Let the
+    /// codec decode the go-ahead as a `part`. If the server answers before the second piece, for example because it
+    /// refuses, the link goes on. If the request is abandoned before its last piece, or answered between two pieces,
+    /// its link ends, and requests that were written before it and are not answered are lost, fate `unknown`. A codec
+    /// with another way returns `false` from ``UploadCodec/abandoningEndsLink``, and may send a closing piece as its
+    /// cancel frame.
     ///
-    /// In other protocols (matched in order by channel, or with serials and no such end), every call of the returned value
-    /// fails with `invalidRequest`, fate `notSent`.
+    /// In other protocols (matched in order by channel, or with serials and no such end), every call of the returned
+    /// value fails with `invalidRequest`, fate `notSent`.
     ///
     /// - Parameters:
     ///   - request: The first piece.

@@ -20,7 +20,8 @@ final class ReplyChannel: ReplySource, CancellationReceiver {
         /// Whether the reader already knows why the stream ends, so that only the end is delivered.
         var isSilent = false
         var firstPart: Instant?
-        /// Since when a reader waits that has not reached this channel yet. It waited for a client that takes the request.
+        /// Since when a reader waits that has not reached this channel yet. It waited for a client that takes the
+        /// request.
         var arriving: Instant?
         /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false

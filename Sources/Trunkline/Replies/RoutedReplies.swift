@@ -1,10 +1,10 @@
-/// The reply to a request that was sent with a sender other than a client: a task of its own performs the request, on one
-/// client after the other if it may be tried elsewhere. After the first part has arrived, it stays where it is.
+/// The reply to a request that was sent with a sender other than a client: a task of its own performs the request, on
+/// one client after the other if it may be tried elsewhere. After the first part has arrived, it stays where it is.
 ///
 /// The fate is exact because one lock decides between the task and the readers. Until the task has begun to hand the
-/// request to a client, a reader whose time is over, or whose task is cancelled, ends the request: nothing is handed over
-/// after that. From then on that client decides, as for a request of its own: the reader cancels the request there, or
-/// lets its time expire there, and gets the client's outcome.
+/// request to a client, a reader whose time is over, or whose task is cancelled, ends the request: nothing is handed
+/// over after that. From then on that client decides, as for a request of its own: the reader cancels the request
+/// there, or lets its time expire there, and gets the client's outcome.
 final class RoutedReplies: ReplySource {
     private struct State {
         /// The reply of the latest try. Released outside the lock, because that cancels a request.
@@ -29,11 +29,11 @@ final class RoutedReplies: ReplySource {
         var isAbandoned = false
         /// Whether the reader already knows why the stream ends.
         var isSilent = false
-        /// The number of further pieces that the latest client has, or may have, put on its link. No other client can take
-        /// the request then, unless nothing of it was written.
+        /// The number of further pieces that the latest client has, or may have, put on its link. No other client can
+        /// take the request then, unless nothing of it was written.
         var pieces = 0
-        /// The readers that wait for a client, and the callers of `post`, which have no deadline here. Each alarm is rung when
-        /// something has changed.
+        /// The readers that wait for a client, and the callers of `post`, which have no deadline here. Each alarm is
+        /// rung when something has changed.
         var waits: [UInt64: (alarm: Alarm, since: Instant)] = [:]
         var lastWait: UInt64 = 0
         /// Since when a reader of the try that has failed waits. It comes back, perhaps after the next try has begun.
@@ -60,8 +60,8 @@ final class RoutedReplies: ReplySource {
         var alarms: [Alarm] { waits.isEmpty ? [] : waits.sorted { $0.key < $1.key }.map(\.value.alarm) }
     }
 
-    /// Why no further client is tried. Apart from the reply, because the task may ask for it after the reader has received
-    /// it and has released the reply.
+    /// Why no further client is tried. Apart from the reply, because the task may ask for it after the reader has
+    /// received it and has released the reply.
     private final class Decision: Sendable {
         private let decided = Lock<ClientError?>(nil)
 
@@ -115,8 +115,8 @@ final class RoutedReplies: ReplySource {
     }
 
     /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does. Calls the last
-    /// argument, if there is one, when the first part has arrived. Returns the error with which the reply has ended after it
-    /// began.
+    /// argument, if there is one, when the first part has arrived. Returns the error with which the reply has ended
+    /// after it began.
     typealias Try =
         @Sendable (
             Client, Timeout, CallOptions, (@Sendable () -> Void)?
@@ -259,7 +259,8 @@ final class RoutedReplies: ReplySource {
                 if !hasFailed(number) { return nil }
             } catch {
                 if !hasFailed(number) { throw error.after(state.withLock(\.earlierFate)) }
-                // Another client may be tried: the task of the request decides, unless that of this reader is cancelled.
+                // Another client may be tried: the task of the request decides, unless that of this reader is
+                // cancelled.
                 if Task.isCancelled { abandon(because: error) }
             }
         }
@@ -359,15 +360,15 @@ final class RoutedReplies: ReplySource {
             } catch {
                 guard error.fate == .notSent else { throw error }
                 state.withLock { if $0.number == number { $0.pieces -= 1 } }
-                // A piece that cannot be encoded, or whose caller gives up, says nothing about the request. Otherwise the
-                // request has ended on this client. Another one may take it, and this piece.
+                // A piece that cannot be encoded, or whose caller gives up, says nothing about the request. Otherwise
+                // the request has ended on this client. Another one may take it, and this piece.
                 guard error.code != .invalidRequest, await fails(number) else { throw error }
             }
         }
     }
 
-    /// Waits for a reply that has not failed, and counts a piece that its client gets. The fate of an error is that of the
-    /// piece.
+    /// Waits for a reply that has not failed, and counts a piece that its client gets. The fate of an error is that of
+    /// the piece.
     private func replyForPiece() async throws(ClientError) -> (replies: ReplyStream<Response>, number: Int) {
         var wait: Wait?
         defer { if let wait { end(wait) } }

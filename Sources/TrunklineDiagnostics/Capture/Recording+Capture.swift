@@ -3,19 +3,21 @@ public import Trunkline
 extension Recording {
     /// Returns the recording as a capture file in the pcapng format, which Wireshark and tshark open.
     ///
-    /// Together with ``/Trunkline/FrameLayout/wiresharkDissector(name:port:)``, Wireshark shows every frame with its header
-    /// fields: see <doc:FlightRecorder>. The network packets are synthesized. Each link is a TCP connection over IPv4, unencrypted
-    /// even if the link used TLS, from 10.0.0.1 and a port of its own to the server. The bytes of each frame are what
-    /// `codec` writes for its header; bodies and byte fields that were not recorded are zeros of the recorded size.
+    /// Together with ``/Trunkline/FrameLayout/wiresharkDissector(name:port:)``, Wireshark shows every frame with its
+    /// header fields: see <doc:FlightRecorder>. The network packets are synthesized. Each link is a TCP connection over
+    /// IPv4, unencrypted even if the link used TLS, from 10.0.0.1 and a port of its own to the server. The bytes of
+    /// each frame are what `codec` writes for its header; bodies and byte fields that were not recorded are zeros of
+    /// the recorded size.
     ///
     /// - Each event is the comment of a packet. Events that say how a link began or ended are comments of its SYN, ACK,
     ///   FIN or RST segments. Every other event has a syslog datagram of its own with the same text, sent from the port
     ///   of its link, or from port 514.
     /// - A frame that was malformed or cannot be encoded is an empty segment whose comment says so.
-    /// - A frame of more than about 64 KiB is not captured beyond its first 64 KiB. The sizes and sequence numbers of the
-    ///   segments remain those of the whole frame.
-    /// - A capture has room for 256 MiB of frames, counted in their whole size; a quarter of it is kept for frames of up
-    ///   to 1 KiB. A frame of more than 64 MiB, or for which there is no room left, is an empty segment with a comment.
+    /// - A frame of more than about 64 KiB is not captured beyond its first 64 KiB. The sizes and sequence numbers of
+    ///   the segments remain those of the whole frame.
+    /// - A capture has room for 256 MiB of frames, counted in their whole size; a quarter of it is kept for frames of
+    ///   up to 1 KiB. A frame of more than 64 MiB, or for which there is no room left, is an empty segment with a
+    ///   comment.
     /// - Calls are not in the capture, and neither are values that a handshake sets with
     ///   ``/Trunkline/Handshaker/setDefault(_:to:)-7ij7k``.
     ///
@@ -76,8 +78,8 @@ private struct RecordingCapture {
     private var links: [Link] = []
     /// The open links, by their session numbers.
     private var open: [SessionID: Int] = [:]
-    /// The links that began as attempts, oldest first: all, those at each endpoint, and those of each attempt. Those that
-    /// are no attempts any more are removed when they are the last.
+    /// The links that began as attempts, oldest first: all, those at each endpoint, and those of each attempt. Those
+    /// that are no attempts any more are removed when they are the last.
     private var attempts: [Int] = []
     private var attemptsAtEndpoint: [String?: [Int]] = [:]
     private var attemptsByName: [Attempt: [Int]] = [:]

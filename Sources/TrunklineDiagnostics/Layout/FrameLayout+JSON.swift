@@ -24,8 +24,8 @@ extension FrameLayout {
     /// checksums, the role `kind` and keys of pushes.
     ///
     /// - Throws: ``/Trunkline/LayoutError`` with the path of a member that is not known or has a wrong value
-    ///   (`fields[3].length`), or with the line of malformed JSON. If the fields do not make a layout, the error is that of
-    ///   the same declaration in code, which counts fields from 1.
+    ///   (`fields[3].length`), or with the line of malformed JSON. If the fields do not make a layout, the error is
+    ///   that of the same declaration in code, which counts fields from 1.
     public init(json text: String) throws(LayoutError) {
         let value: JSONValue
         // Some editors write a byte-order mark.

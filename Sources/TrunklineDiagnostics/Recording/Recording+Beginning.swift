@@ -49,9 +49,9 @@ extension Recording.Beginning {
         var abandoned: [RequestID: (session: SessionID, time: Duration)] = [:]
     }
 
-    /// Derives the state at the oldest of `entries` from what happened afterwards, and from the state at the newest one:
-    /// what ended meanwhile without having begun, and what is still there, was there at the beginning. So nothing has to be
-    /// remembered when an entry is overwritten.
+    /// Derives the state at the oldest of `entries` from what happened afterwards, and from the state at the newest
+    /// one: what ended meanwhile without having begun, and what is still there, was there at the beginning. So nothing
+    /// has to be remembered when an entry is overwritten.
     init(of entries: [Recording.Entry], endpoints: [String], _ end: End) {
         self.endpoints = endpoints
         guard let start = entries.first?.time else { return }

@@ -15,8 +15,8 @@ extension Recording {
     }
 
     /// The requests that were sent, in order, with their replies; and the frames that the server sent unasked. If no
-    /// request has a serial, responses are matched in order, of each channel. Requests that had been sent before the oldest
-    /// entry come first, with its time.
+    /// request has a serial, responses are matched in order, of each channel. Requests that had been sent before the
+    /// oldest entry come first, with its time.
     package var exchanges: (matched: [Exchange], unasked: [(time: Duration, header: Header)]) {
         let sent = entries.compactMap { entry in
             if case .sent(let header) = entry.content, header.kind == .request { header } else { nil }
@@ -49,8 +49,8 @@ extension Recording {
 
 /// Matches the responses of a recording with its requests.
 private struct Matcher {
-    /// The requests of a link that have the same serial number. There are several only if they are matched in order, of the
-    /// same channel.
+    /// The requests of a link that have the same serial number. There are several only if they are matched in order, of
+    /// the same channel.
     private struct Key: Hashable {
         let session: SessionID
         let serial: SerialNumber
@@ -145,8 +145,8 @@ private struct Matcher {
 
     // MARK: Frames for several requests
 
-    /// The place of the exchange to which a frame for several requests is added: the server repeats it when it has received
-    /// the request there. It is the latest that the frame names, or the oldest of those in order.
+    /// The place of the exchange to which a frame for several requests is added: the server repeats it when it has
+    /// received the request there. It is the latest that the frame names, or the oldest of those in order.
     private mutating func place(ofPart header: Recording.Header) -> Int? {
         if case .next(let count) = header.answers { return count > 0 ? firstOpenPlace(of: Key(header)) : nil }
         var last: Int?
@@ -158,7 +158,8 @@ private struct Matcher {
         return last
     }
 
-    /// Closes the exchanges that a response for several requests names. Returns the place of the one to which it is added.
+    /// Closes the exchanges that a response for several requests names. Returns the place of the one to which it is
+    /// added.
     private mutating func takeAll(namedBy header: Recording.Header, at time: Duration) -> Int? {
         let place = place(ofPart: header)
         if case .next(let count) = header.answers {
@@ -210,12 +211,13 @@ private struct OpenPlaces {
 
     /// All serials that may occur, in ascending order.
     private let serials: [SerialNumber]
-    /// A tree over `serials`: the leaves are in its second half, and each other node has the maximum of its two children.
-    /// The values are places plus 1, or 0 for none.
+    /// A tree over `serials`: the leaves are in its second half, and each other node has the maximum of its two
+    /// children. The values are places plus 1, or 0 for none.
     private var tree: [Int]
     /// All places that were appended, in ascending order.
     private var places: [Int] = []
-    /// For each number of the first `places`, itself if the last of them is there, or else a smaller number; 0 is the end.
+    /// For each number of the first `places`, itself if the last of them is there, or else a smaller number; 0 is the
+    /// end.
     private var earlier = [0]
 
     init(serials: [SerialNumber]) {

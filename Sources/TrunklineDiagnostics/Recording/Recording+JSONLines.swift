@@ -18,14 +18,14 @@ extension Recording {
         return entries.reduce(into: head) { text, entry in text += "\(entry.json(start: start))\n" }
     }
 
-    /// Reads a recording from the text of ``jsonLines``. Lines may end with CR and LF. Unknown members are ignored, and so
-    /// are empty lines, a byte-order mark, and `at`. `start` may also be a number of seconds since 1970, as text: earlier
-    /// versions wrote that.
+    /// Reads a recording from the text of ``jsonLines``. Lines may end with CR and LF. Unknown members are ignored, and
+    /// so are empty lines, a byte-order mark, and `at`. `start` may also be a number of seconds since 1970, as text:
+    /// earlier versions wrote that.
     ///
     /// Text from anywhere can be read. Reading takes memory and time in proportion to the text.
     ///
-    /// - Throws: A ``RecordingError`` if a line is not a JSON object, lacks what it needs, or has a member whose value is
-    ///   not of its type or out of range.
+    /// - Throws: A ``RecordingError`` if a line is not a JSON object, lacks what it needs, or has a member whose value
+    ///   is not of its type or out of range.
     public init(jsonLines text: String) throws(RecordingError) {
         let bytes = [UInt8](copying: text.utf8)
         var lines = TextLines(bytes)

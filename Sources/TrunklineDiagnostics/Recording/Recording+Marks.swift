@@ -1,8 +1,8 @@
 import Trunkline
 
 extension Recording {
-    /// The marks that a codec gives a response or part, as far as they say to which requests it belongs and how it ends them,
-    /// and the channel.
+    /// The marks that a codec gives a response or part, as far as they say to which requests it belongs and how it ends
+    /// them, and the channel.
     struct Marks: Sendable, Hashable {
         var answers = Frame.Answers.one
         /// The types of the requests to which the frame can belong; `nil` for all.

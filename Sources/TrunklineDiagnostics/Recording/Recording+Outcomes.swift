@@ -99,9 +99,9 @@ extension Recording.Header {
         return frame
     }
 
-    /// The frame with this header. If `codec` takes the name of requests from what was not recorded, the name stands in place
-    /// of the zeros: in a byte field of its size or, in a body of at most 64 KiB, at the beginning, before spaces. So `codec`
-    /// gives the frame the recorded name.
+    /// The frame with this header. If `codec` takes the name of requests from what was not recorded, the name stands in
+    /// place of the zeros: in a byte field of its size or, in a body of at most 64 KiB, at the beginning, before
+    /// spaces. So `codec` gives the frame the recorded name.
     package func frame(
         _ padding: inout RecordingPadding,
         named codec: ProtocolCodec,

@@ -8,8 +8,8 @@ public import Trunkline
 public struct Recording: Sendable, Hashable {
     /// Something that was recorded.
     public struct Entry: Sendable, Hashable {
-        /// When it happened, counted from the creation of the client. Added to the recording's ``Recording/start``, this is
-        /// the time since 1970.
+        /// When it happened, counted from the creation of the client. Added to the recording's ``Recording/start``,
+        /// this is the time since 1970.
         public let time: Duration
         /// What happened.
         public let content: Content

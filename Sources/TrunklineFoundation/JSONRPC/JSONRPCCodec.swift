@@ -19,28 +19,28 @@ public import Trunkline
 /// | ping of the ``Dialect`` and its answer | `ping`, `pong` | none | empty |
 ///
 /// **Ids.** The ids of the client's requests are the numbers 1 to 1,999,999,999, or the same as strings (``ids``). The
-/// pings have the numbers from there to 2,099,999,999. A response may repeat an id as a number or as a string, whichever
-/// was sent. Requests of the server may have any string or number of up to 512 bytes as their id. It is sent back as it
-/// came, byte by byte. A link remembers up to 65,536 such ids, of 8 MiB in all, until the requests are answered; a
-/// further request is refused with -32000. The number of requests that wait for the client is limited by
+/// pings have the numbers from there to 2,099,999,999. A response may repeat an id as a number or as a string,
+/// whichever was sent. Requests of the server may have any string or number of up to 512 bytes as their id. It is sent
+/// back as it came, byte by byte. A link remembers up to 65,536 such ids, of 8 MiB in all, until the requests are
+/// answered; a further request is refused with -32000. The number of requests that wait for the client is limited by
 /// ``JSONRPCCall/serve(_:maximumConcurrent:maximumWaiting:_:)``. A ping of the server whose id is not a number of that
 /// kind has the id in the named field `id`, which its answer repeats.
 ///
 /// **Pushes.** Select notifications by their method: `client.pushes(forKey: "textDocument/publishDiagnostics")`.
 ///
-/// **Errors.** ``/Trunkline/Frame/reason`` has the code and the message of an error, and its name in JSON-RPC 2.0 or the
-/// dialect, such as `MethodNotFound`, if it has one. ``JSONRPCError`` also has the data. An error with the id `null` (section
-/// 5.1: the server could not read the id) ends no request, because it may concern a notification: it is a response without
-/// a request, and the log has the server's text.
+/// **Errors.** ``/Trunkline/Frame/reason`` has the code and the message of an error, and its name in JSON-RPC 2.0 or
+/// the dialect, such as `MethodNotFound`, if it has one. ``JSONRPCError`` also has the data. An error with the id
+/// `null` (section 5.1: the server could not read the id) ends no request, because it may concern a notification: it is
+/// a response without a request, and the log has the server's text.
 ///
-/// **Malformed messages.** Text that is not JSON, has no `"jsonrpc":"2.0"`, names a member twice, or breaks another rule
-/// of the specification costs at most one request, because the end of the message is known. The frame has a
-/// ``/Trunkline/Frame/malformedReason``. A response fails its request, if the text before the mistake has its id; otherwise
-/// it counts as a response without a request (`unknownResponses`). A request is answered with -32600. A malformed header,
-/// and a message that exceeds ``maximumMessageSize``, end the link.
+/// **Malformed messages.** Text that is not JSON, has no `"jsonrpc":"2.0"`, names a member twice, or breaks another
+/// rule of the specification costs at most one request, because the end of the message is known. The frame has a
+/// ``/Trunkline/Frame/malformedReason``. A response fails its request, if the text before the mistake has its id;
+/// otherwise it counts as a response without a request (`unknownResponses`). A request is answered with -32600. A
+/// malformed header, and a message that exceeds ``maximumMessageSize``, end the link.
 ///
-/// **Batches.** The messages of a received array are decoded one by one, at most 10,000. Requests among them are answered
-/// each by itself. The codec sends no batches: requests share the link without them.
+/// **Batches.** The messages of a received array are decoded one by one, at most 10,000. Requests among them are
+/// answered each by itself. The codec sends no batches: requests share the link without them.
 ///
 /// **Parsing.** Each message is checked to be JSON, and only its outermost members are looked at. The body is a part of
 /// its text, which callers decode in their own tasks. Values may be nested 512 levels deep.
@@ -293,9 +293,9 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
     /// Appends a message with its header or its line end. A request with the serial 0 is a notification.
     ///
     /// - Throws:
-    ///   - `malformed` for a body that is not one JSON value of the kind that its message needs: an object or an array for
-    ///     parameters, an object with a code for an error; for a request without the field `method`, or with one that is
-    ///     not valid UTF-8; and for an answer to a request that was not received on this link, or was answered;
+    ///   - `malformed` for a body that is not one JSON value of the kind that its message needs: an object or an array
+    ///     for parameters, an object with a code for an error; for a request without the field `method`, or with one
+    ///     that is not valid UTF-8; and for an answer to a request that was not received on this link, or was answered;
     ///   - `illegalLength` for a message of more than ``maximumMessageSize``;
     ///   - `unknownType` for a kind of frame that the dialect does not have.
     public mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
@@ -395,8 +395,8 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
 // MARK: - Capabilities that depend on the dialect
 
 extension JSONRPCCodec {
-    /// Returns the notification of the dialect that cancels a request, or `nil` if it has none, or if the request must not
-    /// be cancelled.
+    /// Returns the notification of the dialect that cancels a request, or `nil` if it has none, or if the request must
+    /// not be cancelled.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         dialect.cancellation == nil || uncancellable.contains(serial) ? nil : Frame(.cancel, serial: serial)
     }
@@ -406,8 +406,8 @@ extension JSONRPCCodec {
         dialect.cancellation?.isAnswered == false ? .unanswered : .answered
     }
 
-    /// Returns the error that tells the server why its request is not served: -32601 if the client does not serve, -32000
-    /// if too many requests wait, -32603 if the handler failed, -32600 for a malformed request, and -32800 for a
+    /// Returns the error that tells the server why its request is not served: -32601 if the client does not serve,
+    /// -32000 if too many requests wait, -32603 if the handler failed, -32600 for a malformed request, and -32800 for a
     /// cancelled one, if the dialect wants it to be answered.
     public func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
         var frame = error(refusing: request, because: reason)

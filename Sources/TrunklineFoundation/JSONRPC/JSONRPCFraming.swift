@@ -4,7 +4,8 @@ extension JSONRPCCodec {
     /// How messages follow each other on a link.
     @nonexhaustive
     public enum Framing: Sendable, Hashable {
-        /// Header fields with the length come before each message, as in the Language Server Protocol ("Base Protocol"):
+        /// Header fields with the length come before each message, as in the Language Server Protocol ("Base
+        /// Protocol"):
         ///
         ///     Content-Length: 52 CR LF
         ///     CR LF

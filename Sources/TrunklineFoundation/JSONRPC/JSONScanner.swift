@@ -125,8 +125,8 @@ struct JSONScanner {
         FrameError(.malformed, "invalid JSON at byte \(place) of the message")
     }
 
-    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes the
-    /// closing bracket, too, if it is empty.
+    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes
+    /// the closing bracket, too, if it is empty.
     private mutating func begin(
         _ opening: UInt8,
         _ closing: UInt8,
@@ -278,7 +278,8 @@ extension Span<UInt8> {
         }
     }
 
-    /// The code unit of UTF-16 that `\u` and four hexadecimal digits at `offset` stand for. `nil` if they are not there.
+    /// The code unit of UTF-16 that `\u` and four hexadecimal digits at `offset` stand for. `nil` if they are not
+    /// there.
     fileprivate func codeUnit(at offset: Int) -> UInt32? {
         guard offset + 6 <= count, self[offset] == UInt8(ascii: "\\"), self[offset + 1] == UInt8(ascii: "u") else {
             return nil
@@ -330,8 +331,9 @@ extension Span<UInt8> {
         return count == text.count
     }
 
-    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first one
-    /// lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not ASCII.
+    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first
+    /// one lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not
+    /// ASCII.
     func shortJSONString(in range: Range<Int>) -> UInt64? {
         var (place, text, shift): (Int, UInt64, UInt64) = (range.lowerBound, 0, 0)
         while place < range.upperBound {

@@ -3,12 +3,12 @@ import TrunklineDiagnostics
 
 /// A recording in the order in which a replay does what it tells, with a time of its own for each entry.
 ///
-/// In the simulation, everything that follows from an entry happens before the time of the next one. On a real event loop
-/// it may happen later: a call may be received, and not be written before its link is found to be lost. So two kinds of
-/// calls are made later than they were:
+/// In the simulation, everything that follows from an entry happens before the time of the next one. On a real event
+/// loop it may happen later: a call may be received, and not be written before its link is found to be lost. So two
+/// kinds of calls are made later than they were:
 ///
-/// - A call that was made before the loss of a link that was ready, and whose request was not sent before the loss, is made
-///   right after the loss.
+/// - A call that was made before the loss of a link that was ready, and whose request was not sent before the loss, is
+///   made right after the loss.
 /// - A call that was cancelled before its request was sent, although a link was ready, is made when it is cancelled.
 struct ReplayOrder {
     let recording: Recording

@@ -24,8 +24,8 @@ final class ReplayTime: @unchecked Sendable {
     /// How far a replay may be off for something to happen at its recorded time.
     static let tolerance = Duration.milliseconds(250)
 
-    /// How long to wait for something that happened at `time`, and `delay` after something that happened at `earlier` and
-    /// happens now.
+    /// How long to wait for something that happened at `time`, and `delay` after something that happened at `earlier`
+    /// and happens now.
     func delay(until time: Duration, since earlier: Duration) -> Duration {
         let now = elapsed
         let isOnTime = max(now - earlier, earlier - now) <= Self.tolerance
@@ -47,7 +47,8 @@ final class ReplayPlayer {
     /// How much later than by its options the client may have given up a half-open link: its event loop may have been
     /// late.
     static let patience = Duration.seconds(1)
-    /// How long a replay goes on after the newest entry. Calls that are sent again may end a little later than they did.
+    /// How long a replay goes on after the newest entry. Calls that are sent again may end a little later than they
+    /// did.
     private static let overtime = Duration.milliseconds(100)
 
     init(

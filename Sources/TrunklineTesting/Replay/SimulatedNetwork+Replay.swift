@@ -53,29 +53,31 @@ extension SimulatedNetwork {
     /// Replays a recording: the calls of its client, and what its servers and its network did. Must be called within
     /// ``run(limits:_:)``.
     ///
-    /// A new client makes the recorded calls at their times, and cancels those that were cancelled. The servers reply to
-    /// each request when they did, and send their pushes, pings and announcements. Attempts fail, and links end, as they
-    /// did. What was not recorded of bodies and byte fields is filled with zeros, or with the name of the request. The
-    /// client waits between its attempts as long as it did. A half-open link ends when it did, if the options end it
-    /// within a second of that.
+    /// A new client makes the recorded calls at their times, and cancels those that were cancelled. The servers reply
+    /// to each request when they did, and send their pushes, pings and announcements. Attempts fail, and links end, as
+    /// they did. What was not recorded of bodies and byte fields is filled with zeros, or with the name of the request.
+    /// The client waits between its attempts as long as it did. A half-open link ends when it did, if the options end
+    /// it within a second of that.
     ///
-    /// Requests that were not recorded, such as further retries, are answered like the latest request of their type that
-    /// was answered, while the server answers.
+    /// Requests that were not recorded, such as further retries, are answered like the latest request of their type
+    /// that was answered, while the server answers.
     ///
     /// If older entries were overwritten, the replay begins at the oldest one. Before that, the client connects to the
     /// server of the recorded link, and makes the calls that had not ended then, so that as many serials are in use.
     ///
-    /// `options.handshake.perform` runs on a link if the recording has everything that the server said in its handshake:
-    /// if the recorder kept the bodies of those frames, or if they are empty. Otherwise the handshake is bridged: it is
-    /// left out, and has its recorded end. So is a handshake that began before the oldest entry, and one that begins TLS.
+    /// `options.handshake.perform` runs on a link if the recording has everything that the server said in its
+    /// handshake: if the recorder kept the bodies of those frames, or if they are empty. Otherwise the handshake is
+    /// bridged: it is left out, and has its recorded end. So is a handshake that began before the oldest entry, and one
+    /// that begins TLS.
     ///
     /// This is not replayed:
     ///
-    /// - TLS. Links are in plaintext. Attempts and links that failed because of TLS fail with the same cause, in the same
-    ///   phase.
-    /// - What a bridged handshake does with its ``/Trunkline/Handshaker``: default values, endpoints, server information.
-    /// - Call options other than the timeout: `waitsForReady`, caches, retry policies of calls that were not sent again.
-    ///   The back-off before the third and later tries is drawn anew.
+    /// - TLS. Links are in plaintext. Attempts and links that failed because of TLS fail with the same cause, in the
+    ///   same phase.
+    /// - What a bridged handshake does with its ``/Trunkline/Handshaker``: default values, endpoints, server
+    ///   information.
+    /// - Call options other than the timeout: `waitsForReady`, caches, retry policies of calls that were not sent
+    ///   again. The back-off before the third and later tries is drawn anew.
     /// - Subscriptions, which are single requests in a recording, and requests of `open`, which are left out.
     /// - Requests of the server: the client refuses them.
     /// - Sockets that take no bytes: requests that waited because of `options.outbound.highWatermark` may be sent.
@@ -85,9 +87,9 @@ extension SimulatedNetwork {
     /// - Parameters:
     ///   - recording: The recording.
     ///   - codec: The codec of the recorded client.
-    ///   - options: The options of the recorded client. The TLS options, the reconnect policy, the order of endpoints and
-    ///     the recorder are replaced. Interceptors, observers and the log are left out: the recorded requests have passed
-    ///     the interceptors already.
+    ///   - options: The options of the recorded client. The TLS options, the reconnect policy, the order of endpoints
+    ///     and the recorder are replaced. Interceptors, observers and the log are left out: the recorded requests have
+    ///     passed the interceptors already.
     /// - Returns: The recording of the new client, to compare.
     /// - Throws: `RecordingError` if all bodies and byte fields of the recorded frames together have more than 1 GiB:
     ///   a recording may come from anywhere. `TransportError` if a server cannot be started, because this network has

@@ -92,8 +92,8 @@ extension Reaction {
     /// Its kind is set to `part`. Its other values are set as in ``reply(_:)-(Frame)``, with one exception: in a layout
     /// whose parts have separate types, type 0 becomes the first of these types.
     ///
-    /// With ``/Trunkline/Frame/answers``, the part belongs to other requests of the connection too, if the codec encodes
-    /// that. To send it without a request, use ``frame(_:)`` or ``LoopbackServer/broadcast(_:)``.
+    /// With ``/Trunkline/Frame/answers``, the part belongs to other requests of the connection too, if the codec
+    /// encodes that. To send it without a request, use ``frame(_:)`` or ``LoopbackServer/broadcast(_:)``.
     public static func part(_ frame: Frame) -> Reaction {
         var part = frame
         part.kind = .part

@@ -21,8 +21,8 @@ public struct ServerExchange: Sendable {
     /// Writes `frame` as a part of the reply, and returns when the kernel has accepted it.
     ///
     /// Its kind is set to `part`. Its other values are set as in ``Reaction/reply(_:)-(Frame)``, except for the type in
-    /// protocols whose parts have separate types. With ``/Trunkline/Frame/answers``, it belongs to other requests of the
-    /// connection too, if the codec encodes that.
+    /// protocols whose parts have separate types. With ``/Trunkline/Frame/answers``, it belongs to other requests of
+    /// the connection too, if the codec encodes that.
     ///
     /// - Throws: `FrameError` if the codec cannot encode the part, which closes the connection, or if the reply was
     ///   already sent. `CancellationError` if the exchange has ended.

@@ -80,8 +80,8 @@ import Testing
         #expect(isClose(average.microseconds(at: after(30)), 4979))
     }
 
-    /// It was as high as before when a failure followed, or an error: a server that hung once was avoided for minutes if most
-    /// of its responses were errors.
+    /// It was as high as before when a failure followed, or an error: a server that hung once was avoided for minutes
+    /// if most of its responses were errors.
     @Test(arguments: [LatencyAverage.Outcome.error, .nothing])
     func aFailureDoesNotUndoTheDecay(_ outcome: LatencyAverage.Outcome) {
         let (slow, present) = (average(100), after(9))
@@ -99,8 +99,8 @@ import Testing
         #expect(!average(8000).adding(nanoseconds: 1000, .nothing, at: after(10.1)).isStale(at: after(20)))
     }
 
-    /// What is older than the time constant counts no longer: a server that hung once was avoided for a minute, although it
-    /// answered whatever it was asked.
+    /// What is older than the time constant counts no longer: a server that hung once was avoided for a minute,
+    /// although it answered whatever it was asked.
     @Test func anAnswerReplacesAnOldAverage() {
         let answered = average(8000).adding(nanoseconds: 1_000_000, .answer, at: after(10.1))
         #expect(answered.microseconds(at: after(10.1)) == 1000)

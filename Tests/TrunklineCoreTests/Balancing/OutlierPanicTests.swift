@@ -261,8 +261,8 @@ import Testing
 
     // MARK: Members that do not count
 
-    /// Regression: addresses to which the host had no route counted as bad. With names of two families on a host without
-    /// IPv6 that was half of the members, so the first bad server began a panic, and was never ejected.
+    /// Regression: addresses to which the host had no route counted as bad. With names of two families on a host
+    /// without IPv6 that was half of the members, so the first bad server began a panic, and was never ejected.
     @Test func membersWithoutARouteDoNotCount() {
         var cluster = RuledCluster(8)
         for id in UInt64(4)...7 {
@@ -285,8 +285,9 @@ import Testing
         #expect(cluster.rules.isPanicking, "3 of 5 are bad")
     }
 
-    /// Regression: one of several links to a ready server that failed without a route made the server uncounted. Its other
-    /// links went on to answer, so nothing counted it again, and with only one counted server none was ever ejected.
+    /// Regression: one of several links to a ready server that failed without a route made the server uncounted. Its
+    /// other links went on to answer, so nothing counted it again, and with only one counted server none was ever
+    /// ejected.
     @Test func aReadyMemberHasARoute() {
         var cluster = RuledCluster(2)
         #expect(cluster.rules.setRoute(0, exists: false) == [])

@@ -104,7 +104,8 @@ import Testing
         return cluster
     }
 
-    /// More than half of the servers were bad, so those of the bad zone were used again, and got the requests of the zone.
+    /// More than half of the servers were bad, so those of the bad zone were used again, and got the requests of the
+    /// zone.
     @Test func aBadZoneBesideAHealthyOneBeginsNoPanic() {
         var cluster = cluster(local: 10, remote: 5)
         for id in UInt64(0)..<10 {

@@ -5,8 +5,8 @@ import Trunkline
 struct ByteLanesTests {
     private func offsets(of lanes: UInt64) -> [Int] { (0..<8).filter { lanes >> UInt64(8 * $0) & 0xff == 0x80 } }
 
-    /// Every byte is found at every position, and nothing else, whatever its neighbours are: a carry between bytes would
-    /// find, or miss, the next one.
+    /// Every byte is found at every position, and nothing else, whatever its neighbours are: a carry between bytes
+    /// would find, or miss, the next one.
     @Test func bytesAreFoundAmongAllNeighbours() {
         var generator = SeededGenerator(seed: 3)
         for byte in UInt8.min...UInt8.max {

@@ -39,8 +39,8 @@ struct ByteSearchTests {
         }
     }
 
-    /// Patterns that are longer than the words by which the search compares, in bytes that begin like them again and again,
-    /// up to the end of the memory.
+    /// Patterns that are longer than the words by which the search compares, in bytes that begin like them again and
+    /// again, up to the end of the memory.
     @Test(arguments: [
         "ab", "aab", "aaaaaaab", "aaaaaaaab", "aaaaaaaaaaaaaaab", "abababababababababac", "\r\n--boundary",
     ])

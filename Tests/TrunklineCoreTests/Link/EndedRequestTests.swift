@@ -2,7 +2,8 @@ import Testing
 
 @testable import Trunkline
 
-/// When a codec learns that requests have ended: once for each request that was sent, and before its serial is used again.
+/// When a codec learns that requests have ended: once for each request that was sent, and before its serial is used
+/// again.
 @Suite struct EndedRequestTests {
     /// A link, and what its codec knows: the serials of the requests that were noted as sent and have not ended.
     private struct Model {
@@ -60,8 +61,8 @@ import Testing
         }
     }
 
-    /// A cancel frame that waited for longer than its quarantine used to end although it was not sent, and was sent afterwards
-    /// with a serial that was free.
+    /// A cancel frame that waited for longer than its quarantine used to end although it was not sent, and was sent
+    /// afterwards with a serial that was free.
     @Test func everyRequestThatWasSentEndsOnce() {
         for seed in seeds(300) {
             var random = SeededGenerator(seed: seed)
@@ -149,8 +150,8 @@ import Testing
         #expect(model.machine.outbound.isEmpty && model.machine.requests.heldCount == 0)
     }
 
-    /// Regression: it ended with the response that answered everything, and again ten seconds later, when its serial could
-    /// be that of another request.
+    /// Regression: it ended with the response that answered everything, and again ten seconds later, when its serial
+    /// could be that of another request.
     @Test func aRequestThatWasSentTwiceAndIsFlushedEndsOnce() {
         var model = Model(serials: 1...10)
         model.send("")

@@ -97,8 +97,8 @@ import Testing
         }
     }
 
-    /// Ranges that overlap, are huge, in any order, or name serials that were never used; parts among responses, abandoned
-    /// requests, and requests that were never sent.
+    /// Ranges that overlap, are huge, in any order, or name serials that were never used; parts among responses,
+    /// abandoned requests, and requests that were never sent.
     @Test func everyPartReachesTheRequestsOfTheModelOnce() {
         for seed in seeds(400) {
             var random = SeededGenerator(seed: seed)
@@ -163,8 +163,8 @@ import Testing
         }
     }
 
-    /// A part that names one request alone: the server still works on it. Regression: a server that sent its status to all
-    /// requests held the place of each abandoned one for ever.
+    /// A part that names one request alone: the server still works on it. Regression: a server that sent its status to
+    /// all requests held the place of each abandoned one for ever.
     @Test(
         arguments: [
             (Frame.Answers.all, false), (.through, false), (.serials([1...1]), true), (.serials([3...9, 1...1]), true),
@@ -189,8 +189,8 @@ import Testing
 
     // MARK: Hostile parts
 
-    /// Returns a table with `count` requests of the type 1, of which `started` were started, and the first position that
-    /// was not.
+    /// Returns a table with `count` requests of the type 1, of which `started` were started, and the first position
+    /// that was not.
     private func table(of count: Int, started: Int, _ matching: ResponseMatching) -> (InFlightTable, OutboundPosition) {
         var table = InFlightTable(matching: matching)
         for number in 0..<count {
@@ -199,8 +199,9 @@ import Testing
         return (table, .first.advanced(by: started))
     }
 
-    /// At most one search of all requests, and then a few steps for each range and for each request that receives the part,
-    /// or was abandoned. The steps for the latter were not counted, so a link did not leave further parts for the next turn.
+    /// At most one search of all requests, and then a few steps for each range and for each request that receives the
+    /// part, or was abandoned. The steps for the latter were not counted, so a link did not leave further parts for the
+    /// next turn.
     @Test(arguments: [0, 5000, 10_000], [0, 1000, 10_000])
     func noPartCostsMoreThanItNamesAndReaches(started: Int, abandoned: Int) {
         var (full, unstarted) = table(of: 10_000, started: started, .serial(1...SerialNumber.max))

@@ -43,8 +43,8 @@ import Testing
         }
     }
 
-    /// Half of the random answers are recognized within about four answers if they have 8 of 20 addresses, and within about
-    /// seven if they have 8 of 9 or 1 of 3.
+    /// Half of the random answers are recognized within about four answers if they have 8 of 20 addresses, and within
+    /// about seven if they have 8 of 9 or 1 of 3.
     @Test(arguments: [
         (count: 20, part: 8, most: 12), (count: 100, part: 8, most: 20), (count: 9, part: 8, most: 30),
         (count: 14, part: 13, most: 30), (count: 3, part: 1, most: 40), (count: 2, part: 1, most: 40),

@@ -85,8 +85,8 @@ import Testing
         }
     }
 
-    /// Regression: a proxy that chose a way to authenticate that it was not offered was taken for one that does not speak
-    /// SOCKS, so it was asked again and again.
+    /// Regression: a proxy that chose a way to authenticate that it was not offered was taken for one that does not
+    /// speak SOCKS, so it was asked again and again.
     @Test func aWayToAuthenticateThatWasNotOfferedIsARefusal() throws {
         let account = ProxyCredentials(username: "a", password: "b")
         let choices: [(ProxyCredentials?, UInt8)] = [
@@ -132,7 +132,8 @@ import Testing
         #expect(error?.code == .proxy(.protocolViolation))
     }
 
-    /// Every answer that is cut off, or of which a byte is changed, ends with a result: no exchange traps or asks for ever.
+    /// Every answer that is cut off, or of which a byte is changed, ends with a result: no exchange traps or asks for
+    /// ever.
     @Test func changedAnswersAreRefused() throws {
         for seed in seeds(500) {
             var random = SeededGenerator(seed: seed)

@@ -308,8 +308,8 @@ struct JSONRPCCodecTests {
 
     /// Names and methods are compared byte by byte, not as strings: the KELVIN SIGN equals K there.
     ///
-    /// Regression: they were made strings, so that a name that is no text made the whole message malformed, and each character
-    /// of a long one was looked up in the tables of Unicode.
+    /// Regression: they were made strings, so that a name that is no text made the whole message malformed, and each
+    /// character of a long one was looked up in the tables of Unicode.
     @Test func namesThatAreNoTextMakeNoDifference() throws {
         for name in ["\\ud83d", "\\ude00\\u0069d", "\\u0000", "id\\u0000", "\u{212a}", "\\u212a", "e\\u0301"] {
             let frame = try decode("{\"\(name)\":{},\"jsonrpc\":\"2.0\",\"id\":7,\"result\":1}")
@@ -411,7 +411,8 @@ struct JSONRPCCodecTests {
 
     // MARK: The kit
 
-    /// Without a batch: the kit expects a frame when its own bytes have arrived, and a batch is decoded when all of it has.
+    /// Without a batch: the kit expects a frame when its own bytes have arrived, and a batch is decoded when all of it
+    /// has.
     @Test(arguments: [(JSONRPCCodec.Framing.lines, JSONRPCCodec.IDs.numbers), (.contentLength, .strings)])
     func theCodecConforms(_ framing: JSONRPCCodec.Framing, _ ids: JSONRPCCodec.IDs) throws {
         func wire(_ text: String) -> [UInt8] {

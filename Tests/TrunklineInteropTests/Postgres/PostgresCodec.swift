@@ -2,11 +2,11 @@ import Trunkline
 
 /// A codec for simple queries to PostgreSQL ("Frontend/Backend Protocol" in its manual, protocol version 3.0).
 ///
-/// A query is a request, the first column of each of its rows is a part, and ReadyForQuery is its response. Another query
-/// may not follow before that: a cancellation would not know which one it meets.
+/// A query is a request, the first column of each of its rows is a part, and ReadyForQuery is its response. Another
+/// query may not follow before that: a cancellation would not know which one it meets.
 ///
-/// `COPY … FROM STDIN` is a request of `open`: CopyInResponse is its first part, its data are CopyData, and CopyDone ends
-/// them. Of `COPY … TO STDOUT`, each CopyData is a part.
+/// `COPY … FROM STDIN` is a request of `open`: CopyInResponse is its first part, its data are CopyData, and CopyDone
+/// ends them. Of `COPY … TO STDOUT`, each CopyData is a part.
 struct PostgresCodec: FrameCodec, PipeliningCodec, ClosingCodec, UploadCodec, CancellingCodec, SentFrameCodec {
     enum Message: UInt32 {
         /// The first message of a connection has no type. These two are StartupMessage and CancelRequest.

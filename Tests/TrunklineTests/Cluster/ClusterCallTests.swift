@@ -404,7 +404,8 @@ struct ClusterCallTests {
         }
     }
 
-    /// A batch kept the place in the line that it had when it waited first, and took all places of the server again and again.
+    /// A batch kept the place in the line that it had when it waited first, and took all places of the server again and
+    /// again.
     @Test func aBatchDoesNotCutTheLine() async throws {
         try await Self.run { network in
             let peak = Peak()
@@ -442,8 +443,8 @@ struct ClusterCallTests {
 
     // MARK: Keys of cached responses
 
-    /// The hash of a dictionary decided: another one in each process. The numbers are those of a Python program that computes
-    /// FNV-1a and the finalizer of SplitMix64.
+    /// The hash of a dictionary decided: another one in each process. The numbers are those of a Python program that
+    /// computes FNV-1a and the finalizer of SplitMix64.
     @Test func theServerOfACachedResponseIsTheSameInEveryProcess() {
         var request = Request(type: 7, body: "hello")
         #expect(CacheKey("user 7").stableHash == RoutingKey("user 7").hash)

@@ -114,8 +114,8 @@ struct ClusterLife {
 
     // MARK: Meanwhile
 
-    /// Looks at the cluster from time to time: an ejected server gets no requests, and no call waits while a server could
-    /// take it.
+    /// Looks at the cluster from time to time: an ejected server gets no requests, and no call waits while a server
+    /// could take it.
     private func watch(_ cluster: Cluster) async throws {
         var last: Cluster.Look?
         var stuckSince: Duration?

@@ -156,8 +156,8 @@ struct ClusterLoadTests {
         }
     }
 
-    /// A server that said goAway gave requests back that it had not received. If they were not to be sent again, they failed,
-    /// although other servers were ready.
+    /// A server that said goAway gave requests back that it had not received. If they were not to be sent again, they
+    /// failed, although other servers were ready.
     @Test func serversThatSayGoAwayFailNoRequest() async throws {
         for seed in seeds(4) {
             await Task.yield()

@@ -57,7 +57,8 @@ struct ClusterLoopbackTests {
         }
     }
 
-    /// Whether there was room, and the counting of the request, were two steps, and a batch looked at one link of several.
+    /// Whether there was room, and the counting of the request, were two steps, and a batch looked at one link of
+    /// several.
     @Test func noThreadExceedsTheLimitOfAServer() async throws {
         let sample = SampleTable((0..<3).map { _ in SampleTable.Server() }, on: EventLoops(count: 1)) {
             $0.adaptiveLimit = 10...10

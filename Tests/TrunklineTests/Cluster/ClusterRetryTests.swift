@@ -8,7 +8,8 @@ import TrunklineTesting
 struct ClusterRetryTests {
     // MARK: The budget
 
-    /// Retries counted as requests, and so earned further retries: a share of 0.5 gave 1 retry a call, and 1.0 gave 94.5.
+    /// Retries counted as requests, and so earned further retries: a share of 0.5 gave 1 retry a call, and 1.0 gave
+    /// 94.5.
     @Test(arguments: [0.25, 0.5, 1])
     func retriesDoNotEarnRetries(share: Double) async throws {
         let options = ClientOptions {
@@ -36,8 +37,8 @@ struct ClusterRetryTests {
 
     // MARK: Second copies
 
-    /// The delay counted from the call. When it was over before the first copy had a server, there was no second copy: 7 of
-    /// 20 pairs timed out beside a server that answers in 2 ms.
+    /// The delay counted from the call. When it was over before the first copy had a server, there was no second copy:
+    /// 7 of 20 pairs timed out beside a server that answers in 2 ms.
     @Test func theDelayOfASecondCopyCountsFromTheFirst() async throws {
         try await ClusterBed.run(servers: 2, answering: ClusterBed.Manner { _ in .after(.milliseconds(2), .echo) }) {
             ($0.hedgeBudget, $0.ejection) = (1, nil)
@@ -78,7 +79,8 @@ struct ClusterRetryTests {
         }
     }
 
-    /// A copy that found no server took its share of the budget with it, so that there was none when it could have helped.
+    /// A copy that found no server took its share of the budget with it, so that there was none when it could have
+    /// helped.
     @Test func aCopyThatFindsNoServerCostsNothing() async throws {
         try await ClusterBed.run(
             servers: 2,

@@ -3,13 +3,16 @@ import Trunkline
 import TrunklineTesting
 
 /// Hundreds of simulated lives of a cluster, each decided by its seed. In each of them:
-/// - Every call ends once and in time, with its own response or with an error that agrees with what the servers received.
+/// - Every call ends once and in time, with its own response or with an error that agrees with what the servers
+///   received.
 /// - A server that is ejected gets no request, outside of a panic, and no call waits while a server has room.
 /// - A server that is left out is used again within a bound, whatever its probe is.
-/// - After the faults, all servers serve again within a bound, and with about the same share if nothing makes them differ.
+/// - After the faults, all servers serve again within a bound, and with about the same share if nothing makes them
+///   differ.
 /// - Nothing is left over at the end.
 ///
-/// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints all that happens.
+/// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints all that
+/// happens.
 @Suite(.simulated, .timeLimit(.minutes(60)))
 struct ClusterSeedTests {
     @Test func everyCallOfAClusterEndsOnceWithTheRightOutcome() async {

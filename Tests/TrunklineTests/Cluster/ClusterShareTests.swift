@@ -3,8 +3,8 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Where the requests of a cluster go: the shares of servers that are new, have returned, are slow, or fail. In 5 s, the share
-/// of a server differs by a third from the fair one by chance, in 20 s by a quarter.
+/// Where the requests of a cluster go: the shares of servers that are new, have returned, are slow, or fail. In 5 s,
+/// the share of a server differs by a third from the fair one by chance, in 20 s by a quarter.
 @Suite(.simulated, .timeLimit(.seeded))
 struct ClusterShareTests {
     // MARK: New and returned servers
@@ -25,7 +25,8 @@ struct ClusterShareTests {
         }
     }
 
-    /// What had been measured while the server hung, up to 8 s, kept requests away from it: 2 % of them went there after 40 s.
+    /// What had been measured while the server hung, up to 8 s, kept requests away from it: 2 % of them went there
+    /// after 40 s.
     @Test func aServerThatReturnsGetsItsShareSoon() async throws {
         try await ClusterBed.run(servers: 5) { bed, cluster, _ in
             try await bed.underLoad(of: cluster, every: .milliseconds(5)) {
@@ -104,7 +105,8 @@ struct ClusterShareTests {
 
     // MARK: Errors
 
-    /// A server that answers every request with an error at once is always idle, so it got 40 % of the requests of five.
+    /// A server that answers every request with an error at once is always idle, so it got 40 % of the requests of
+    /// five.
     @Test func aServerThatRejectsAtOnceGetsFewRequests() async throws {
         try await ClusterBed.run(servers: 5, answering: ClusterBed.Manner { _ in .after(.milliseconds(20), .echo) }) {
             // The rules of ejection would hide the balancing.
@@ -184,8 +186,8 @@ struct ClusterShareTests {
         }
     }
 
-    /// Messages that were written, and errors of requests with a key, counted as successes: a server that answered all other
-    /// requests with an error had too low a rate of errors to be ejected.
+    /// Messages that were written, and errors of requests with a key, counted as successes: a server that answered all
+    /// other requests with an error had too low a rate of errors to be ejected.
     @Test(arguments: [false, true])
     func messagesAndKeysDoNotHideErrors(hasKeys: Bool) async throws {
         try await ClusterBed.run(servers: 3) {
@@ -206,8 +208,8 @@ struct ClusterShareTests {
         }
     }
 
-    /// The error response after the first part of a reply counted for a server that was chosen by a key, and was no failure
-    /// although the user says so.
+    /// The error response after the first part of a reply counted for a server that was chosen by a key, and was no
+    /// failure although the user says so.
     @Test func anErrorAfterTheFirstPartIsThatOfAnyRequest() async throws {
         try await ClusterBed.run(servers: 3) {
             $0.isFailure = { $0.status == ClusterPlan.failureStatus }

@@ -3,8 +3,8 @@ import Testing
 @testable import Trunkline
 @testable import TrunklineTesting
 
-/// Subscriptions on one or all of the simulated servers of a cluster. A server pushes its name once a second on each link
-/// on which it has received the request.
+/// Subscriptions on one or all of the simulated servers of a cluster. A server pushes its name once a second on each
+/// link on which it has received the request.
 @Suite(.simulated, .timeLimit(.seeded))
 struct ClusterSubscriptionTests {
     private static let subscribe = Request(type: 100, body: "prices")
@@ -263,8 +263,8 @@ struct ClusterSubscriptionTests {
         }
     }
 
-    /// The call failed when its time was over, and nothing was repeated on the servers that had accepted. If the server that
-    /// hung was the first one, no other was asked.
+    /// The call failed when its time was over, and nothing was repeated on the servers that had accepted. If the server
+    /// that hung was the first one, no other was asked.
     @Test func aServerThatHangsDoesNotFailASubscriptionOnAll() async throws {
         for hung in 0..<5 {
             let hanging = Lock<Set<Int>>([hung])
@@ -427,8 +427,8 @@ struct ClusterSubscriptionTests {
         }
     }
 
-    /// With a minute of losses, restarts and wrong lists, every subscription is with the right servers in the end, and a
-    /// gap is reported for each loss.
+    /// With a minute of losses, restarts and wrong lists, every subscription is with the right servers in the end, and
+    /// a gap is reported for each loss.
     @Test func subscriptionsFollowTheServers() async throws {
         for seed in seeds(20) {
             await Task.yield()

@@ -202,8 +202,8 @@ final class ClusterWorld: Sendable {
 
     private var empty: Frame { Frame(.response, status: 200) }
 
-    /// A request of a call that began when its server was already ejected, and that is received during the same ejection,
-    /// was sent to an ejected server.
+    /// A request of a call that began when its server was already ejected, and that is received during the same
+    /// ejection, was sent to an ejected server.
     private func checkEjection(of index: Int, _ number: UInt64) {
         let endpoint = plan.endpoint(index).endpoint
         let (since, began, panicEnded) = state.withLock {

@@ -71,8 +71,8 @@ import Testing
         #expect(!lines.withLock { $0.contains { $0.event == "cluster.panic" } })
     }
 
-    /// If this zone had most of the servers, a panic began, and its servers were used again: every request failed, beside
-    /// servers of another zone that worked.
+    /// If this zone had most of the servers, a panic began, and its servers were used again: every request failed,
+    /// beside servers of another zone that worked.
     @Test(arguments: [(local: 6, remote: 3), (local: 3, remote: 3), (local: 3, remote: 6), (local: 1, remote: 1)])
     func theTrafficOfABadZoneGoesOver(_ row: (local: Int, remote: Int)) async throws {
         for balancing in [ClusterOptions.Balancing.roundRobin, .leastLoaded] {

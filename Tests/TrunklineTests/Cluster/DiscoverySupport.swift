@@ -49,7 +49,8 @@ final class RunningDiscovery: Sendable {
         state.withLock { $0.reports.compactMap { if case .failed(let error) = $0.report { error } else { nil } } }
     }
 
-    /// The number of servers in the answer with which the answers began to rotate, and of those that were known, each time.
+    /// The number of servers in the answer with which the answers began to rotate, and of those that were known, each
+    /// time.
     var rotations: [[Int]] {
         state.withLock {
             $0.reports.compactMap {

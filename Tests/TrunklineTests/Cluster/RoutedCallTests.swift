@@ -213,8 +213,8 @@ struct RoutedCallTests {
         ]
     }
 
-    /// A call that omitted an argument went to `perform`, and so around the method of a client or of a cluster: slowly, with
-    /// false fates, and with subscriptions of a cluster that never moved.
+    /// A call that omitted an argument went to `perform`, and so around the method of a client or of a cluster: slowly,
+    /// with false fates, and with subscriptions of a cluster that never moved.
     @Test func everyCallInGenericCodeReachesTheMethodOfItsSender() async {
         let sender = NotingSender()
         let expected = await callEverything(sender)
@@ -324,8 +324,8 @@ struct RoutedCallTests {
         #expect(error?.message.contains("no server took") == false, "\(String(describing: error))")
     }
 
-    /// The reader waited anew after a client had taken its request: the time of one part could be twice as long. Later, the
-    /// error said "no server took the request" if the reader was faster than the task of the request.
+    /// The reader waited anew after a client had taken its request: the time of one part could be twice as long. Later,
+    /// the error said "no server took the request" if the reader was faster than the task of the request.
     @Test func theTimeOfAPartIncludesTheWaitForAClient() async throws {
         try await run { _, _ in
             .noReply
@@ -506,8 +506,8 @@ struct RoutedCallTests {
         }
     }
 
-    /// The cancellation of one piece cancelled the whole upload while no client had it, and a piece waited no longer for a
-    /// server than a reader may wait for a part.
+    /// The cancellation of one piece cancelled the whole upload while no client had it, and a piece waited no longer
+    /// for a server than a reader may wait for a part.
     @Test func aPieceMayBeCancelledWhileItsUploadWaitsForAServer() async throws {
         try await run { _, _ in
             .perform { try await join($0) }
@@ -541,7 +541,8 @@ struct RoutedCallTests {
         }
     }
 
-    /// After a second piece was put on a link, no other client takes the upload, and its pieces and its reader are told.
+    /// After a second piece was put on a link, no other client takes the upload, and its pieces and its reader are
+    /// told.
     @Test func anUploadStaysWithTheClientThatHasItsPieces() async throws {
         try await run(servers: 2) { _, _ in
             .perform { _ = try await $0.next() }

@@ -5,9 +5,9 @@ import TrunklineTesting
 
 /// Frames with a tag that responses repeat: what DNS does with its question.
 ///
-/// The codec reads some bodies as signs: "malformed" marks the response as malformed, "malformed all" one that answers every
-/// request, "ranges" names too many ranges of serials, "end" in a goAway ends its link at once, and "stray" is a response
-/// that belongs to no request.
+/// The codec reads some bodies as signs: "malformed" marks the response as malformed, "malformed all" one that answers
+/// every request, "ranges" names too many ranges of serials, "end" in a goAway ends its link at once, and "stray" is a
+/// response that belongs to no request.
 struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
     var layout = TaggedCodec.layout(serials: 1...255)
 
@@ -88,8 +88,8 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 
 /// Datagrams that have been copied, delayed or forged: none of them ends a request.
 @Suite(.simulated, .timeLimit(.seeded)) struct ForgedDatagramTests {
-    /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost. One that
-    /// answers all requests failed all of them, and one with too many ranges ended the link.
+    /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost. One
+    /// that answers all requests failed all of them, and one with too many ranges ended the link.
     @Test(
         arguments: [
             "tag", "part", "malformed", "malformed part", "malformed all", "malformed part for all", "ranges",
@@ -160,7 +160,8 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
         }
     }
 
-    /// Regression: the requests in flight were lost. The server, if it was the server, has answered them on the old link.
+    /// Regression: the requests in flight were lost. The server, if it was the server, has answered them on the old
+    /// link.
     @Test func aFarewellInADatagramLosesNoRequest() throws {
         try simulateDatagrams(speaking: TaggedCodec(), handler: TaggedCodec.handler) { network, _, client in
             let reply = try await client.send(TaggedCodec.ask("end"))

@@ -38,8 +38,8 @@ struct StoppedProcessTests {
         }
     }
 
-    /// The answer is behind parts for many requests, whose copies are made in several turns. Regression: the deadline was
-    /// judged after the first of these turns, although the answer had been read.
+    /// The answer is behind parts for many requests, whose copies are made in several turns. Regression: the deadline
+    /// was judged after the first of these turns, although the answer had been read.
     @Test(arguments: 1...10 as ClosedRange<UInt64>)
     func answersBehindPartsForManyRequestsAreNoTimeouts(_ seed: UInt64) throws {
         try simulate(
@@ -63,8 +63,8 @@ struct StoppedProcessTests {
         }
     }
 
-    /// The loop is busy while such copies are made, which is when the link is not read. Regression: the deadline was judged
-    /// before the socket was read again.
+    /// The loop is busy while such copies are made, which is when the link is not read. Regression: the deadline was
+    /// judged before the socket was read again.
     @Test func answersThatArriveWhileCopiesAreMadeAreNoTimeouts() throws {
         let network = Lock<SimulatedNetwork?>(nil)
         let options = ClientOptions {
@@ -115,8 +115,8 @@ struct StoppedProcessTests {
         }
     }
 
-    /// On a link that brings more than the client can read, a deadline is judged after 8 MiB: at 50 µs for each KiB, after
-    /// 410 ms.
+    /// On a link that brings more than the client can read, a deadline is judged after 8 MiB: at 50 µs for each KiB,
+    /// after 410 ms.
     @Test func aFloodDoesNotPostponeDeadlinesForEver() throws {
         let network = SimulatedNetwork(seed: 1, conditions: .wide)
         let push: [UInt8] = [0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 4, 0] + [UInt8](repeating: 0, count: 1024)

@@ -51,8 +51,8 @@ struct LoopTimerTests {
         func timerFired() { body() }
     }
 
-    /// A loop ran all jobs that there were, and seven more times those that came meanwhile, before it looked at its timers.
-    /// With enough tasks that yield for ever, a turn took seconds.
+    /// A loop ran all jobs that there were, and seven more times those that came meanwhile, before it looked at its
+    /// timers. With enough tasks that yield for ever, a turn took seconds.
     @Test func tasksThatYieldForEverDoNotStarveTimers() async {
         let loop = EventLoops(count: 1).next()
         let state = Lock((steps: 0, isOver: false, target: Call?.none))

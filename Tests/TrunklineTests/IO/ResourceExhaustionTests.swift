@@ -43,7 +43,8 @@ struct ResourceExhaustionTests {
         }
     }
 
-    /// A look-up without a descriptor reads no file and asks no name server, and used to say that the name is not known.
+    /// A look-up without a descriptor reads no file and asks no name server, and used to say that the name is not
+    /// known.
     @Test func withoutDescriptorsALookUpNamesTheCause() async {
         await aside {
             await #expect(processExitsWith: .success) {

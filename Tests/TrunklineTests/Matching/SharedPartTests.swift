@@ -3,8 +3,8 @@ import TrunklineTesting
 
 @testable import Trunkline
 
-/// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group of
-/// requests.
+/// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group
+/// of requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct SharedPartTests {
     private func simulate(
@@ -301,8 +301,8 @@ struct SharedPartTests {
 
     private enum End: String { case answer, close, leave, bye, slowReaders, draining, drainingSlowly }
 
-    /// One segment with parts for many requests: they are handled in several turns, in order, and nothing is lost, however
-    /// the link ends.
+    /// One segment with parts for many requests: they are handled in several turns, in order, and nothing is lost,
+    /// however the link ends.
     @Test(arguments: ["answer", "close", "leave", "bye", "slowReaders", "draining", "drainingSlowly"])
     func veryManyCopiesComeInOrder(_ end: String) throws {
         let end = try #require(End(rawValue: end))
@@ -342,8 +342,8 @@ struct SharedPartTests {
         }
     }
 
-    /// Regression: the ping waited with the frames behind the part until the reader continued, so a server that waited for
-    /// the answer could end the link.
+    /// Regression: the ping waited with the frames behind the part until the reader continued, so a server that waited
+    /// for the answer could end the link.
     @Test func aPingBehindManyPartsIsAnswered() throws {
         try simulate(conditions: .wide) { service, client in
             try await client.connect()

@@ -150,9 +150,9 @@ struct WordsCodec: FrameCodec, ServerSideCodec, ClosingCodec, PipeliningCodec, H
 }
 
 extension WordsCodec {
-    /// The reaction of a server. A request whose body begins with "!" gets the lines after it, separated by "|", in which
-    /// `*` stands for its serial, and `close` for the end of the connection. "echo" is sent back, "slow" after a second.
-    /// Other requests get nothing.
+    /// The reaction of a server. A request whose body begins with "!" gets the lines after it, separated by "|", in
+    /// which `*` stands for its serial, and `close` for the end of the connection. "echo" is sent back, "slow" after a
+    /// second. Other requests get nothing.
     static func answer(to request: Frame) -> Reaction {
         let text = String(request.body)
         if text == "echo" { return .echo }

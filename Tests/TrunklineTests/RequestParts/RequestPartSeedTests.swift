@@ -5,8 +5,8 @@ import TrunklineTesting
 
 /// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,
 /// switches and cancellations. Every post and every reply ends once. The parts with one serial are in order, and they
-/// are complete or followed by a cancel frame or the end of the link. No part is taken for a request. Some parts of replies
-/// belong to several requests: each of these receives them once, in order, and no other one does.
+/// are complete or followed by a cancel frame or the end of the link. No part is taken for a request. Some parts of
+/// replies belong to several requests: each of these receives them once, in order, and no other one does.
 @Suite(.simulated, .timeLimit(.minutes(20)))
 struct RequestPartSeedTests {
     @Test func everyPartArrivesInItsPlaceOrNotAtAll() async throws {
@@ -70,7 +70,8 @@ private final class UploadLife: Sendable {
 
     // MARK: Parts for several requests
 
-    /// "shared number id first last": a part of the reply to the upload `id`, and to every request with a serial in the range.
+    /// "shared number id first last": a part of the reply to the upload `id`, and to every request with a serial in the
+    /// range.
     private func sharedPart(of exchange: ServerExchange, _ id: Int) -> Bytes {
         let number = sharedCount.withLock { count -> Int in
             count += 1

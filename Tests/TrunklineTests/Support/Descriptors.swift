@@ -33,8 +33,8 @@ enum Descriptors {
         #endif
     }
 
-    /// Lets this process open no further descriptor: not even one in place of another that it closes. Those that are open
-    /// go on to work.
+    /// Lets this process open no further descriptor: not even one in place of another that it closes. Those that are
+    /// open go on to work.
     static func exhaust() throws -> Shortage {
         let shortage = Shortage(usual: try #require(limit()))
         setLimit(0)

@@ -11,8 +11,8 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// TLS while the process has no free file descriptor, each in a separate process: it fails with that cause, which is not
-/// permanent, and works when there are descriptors again.
+/// TLS while the process has no free file descriptor, each in a separate process: it fails with that cause, which is
+/// not permanent, and works when there are descriptors again.
 @Suite(
     .tags(.realThreads),
     .timeLimit(.minutes(5)),
@@ -123,8 +123,8 @@ struct TLSDescriptorTests {
         }
     }
 
-    /// Regression: OpenSSL went without the roots that it could not open, and called every server untrusted: for the life of
-    /// the process if they are in one file, and otherwise for this handshake. That is a permanent failure.
+    /// Regression: OpenSSL went without the roots that it could not open, and called every server untrusted: for the
+    /// life of the process if they are in one file, and otherwise for this handshake. That is a permanent failure.
     @Test func aRootThatCannotBeOpenedIsNotMissing() async {
         await aside {
             await #expect(processExitsWith: .success) {

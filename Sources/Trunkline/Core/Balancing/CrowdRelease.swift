@@ -2,8 +2,8 @@
 ///
 /// At first, a few for each server that is ready: the others may be ready in a moment, and then all go on. After each
 /// moment in which they are not, as large a part goes on as the ready servers have of all, at least a tenth. So a crowd
-/// that has waited for ten servers does not go to the first one at once, and does not wait longer than half a second for
-/// servers that do not come.
+/// that has waited for ten servers does not go to the first one at once, and does not wait longer than half a second
+/// for servers that do not come.
 package struct CrowdRelease: Sendable {
     /// How long a part of the calls waits for further servers.
     package static let interval = Duration.milliseconds(50)

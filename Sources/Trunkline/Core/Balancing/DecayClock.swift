@@ -1,8 +1,9 @@
-/// The time since a value was changed, by which what a cluster remembers of a server decays: with a time constant of 10 s.
+/// The time since a value was changed, by which what a cluster remembers of a server decays: with a time constant of 10
+/// s.
 ///
-/// Instants are kept in ticks of 2²⁰ ns, about a millisecond, in 32 bits, so that a value and its time are one word. The
-/// clock of ticks begins again after 52 days: a value that was not changed for so long may look younger than it is, which
-/// the next change corrects.
+/// Instants are kept in ticks of 2²⁰ ns, about a millisecond, in 32 bits, so that a value and its time are one word.
+/// The clock of ticks begins again after 52 days: a value that was not changed for so long may look younger than it is,
+/// which the next change corrects.
 package enum DecayClock {
     private static let tick: Int64 = 20
     /// The time constant, in ticks.

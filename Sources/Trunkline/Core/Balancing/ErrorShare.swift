@@ -1,15 +1,15 @@
 /// The share of the latest requests to a server that failed or were answered with an error, in one word, so that many
 /// threads can change it without a lock.
 ///
-/// A server that fails at once has no requests in flight, and would look idle. The load of a server is therefore divided by
-/// the share of its requests that succeed: what counts is the load per success. The rule is ours; the P2C balancers of Kratos
-/// and go-zero do the same.
+/// A server that fails at once has no requests in flight, and would look idle. The load of a server is therefore
+/// divided by the share of its requests that succeed: what counts is the load per success. The rule is ours; the P2C
+/// balancers of Kratos and go-zero do the same.
 ///
-/// Each request has a weight of a sixteenth. Whenever the share is read, it has decayed with a time constant of 10 s since
-/// its latest change, so that a server that gets no requests because of it is tried again.
+/// Each request has a weight of a sixteenth. Whenever the share is read, it has decayed with a time constant of 10 s
+/// since its latest change, so that a server that gets no requests because of it is tried again.
 package struct ErrorShare: Sendable, Equatable {
-    /// The share at the latest change, as a `Float`, in the upper half, and the time of the change in ticks in the lower
-    /// one; 0 for no errors.
+    /// The share at the latest change, as a `Float`, in the upper half, and the time of the change in ticks in the
+    /// lower one; 0 for no errors.
     package let bits: UInt64
 
     private static let weight: Float = 1 / 16

@@ -1,19 +1,19 @@
 /// The average latency of a server, in one word, so that many threads can change it without a lock.
 ///
-/// A slow response raises the average to its latency at once; faster ones lower it with a time constant of 10 s. Whenever
-/// it is read, it has decayed with the same constant since its latest change, so that a server that was slow and gets no
-/// requests is tried again. These are the rules and the constant of Finagle's peak EWMA. An error or a failure lowers it no
-/// faster than time does: a server that fails fast must not attract requests.
+/// A slow response raises the average to its latency at once; faster ones lower it with a time constant of 10 s.
+/// Whenever it is read, it has decayed with the same constant since its latest change, so that a server that was slow
+/// and gets no requests is tried again. These are the rules and the constant of Finagle's peak EWMA. An error or a
+/// failure lowers it no faster than time does: a server that fails fast must not attract requests.
 ///
 /// It is unknown until the first response, whatever fails before. A response replaces an unknown average, and one that
-/// nothing has changed for longer than the time constant. An error in place of that response makes it unknown: the server
-/// works, but nothing says how fast.
+/// nothing has changed for longer than the time constant. An error in place of that response makes it unknown: the
+/// server works, but nothing says how fast.
 ///
-/// Only the first fast response within about a millisecond counts. Otherwise the time between two responses would be too
-/// short to be measured, and a busy server would never become faster.
+/// Only the first fast response within about a millisecond counts. Otherwise the time between two responses would be
+/// too short to be measured, and a busy server would never become faster.
 package struct LatencyAverage: Sendable, Equatable {
-    /// The average at the latest change in microseconds, as a `Float`, in the upper half, 0 if it is unknown; and the time
-    /// of the change in ticks in the lower one.
+    /// The average at the latest change in microseconds, as a `Float`, in the upper half, 0 if it is unknown; and the
+    /// time of the change in ticks in the lower one.
     package let bits: UInt64
 
     /// What has come of a request.

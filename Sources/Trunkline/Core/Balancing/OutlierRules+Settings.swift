@@ -13,13 +13,14 @@ extension OutlierRules {
         /// The share of members that may be ejected or probing at once, rounded down, but at least one of two or more
         /// members: 0 through 0.5. With 0, no member is ejected. Ours: Envoy has 10 %, for ejections of every kind.
         package var maximumShare = 0.5
-        /// The share of members that comparisons may have ejected at once, rounded in the same way. Envoy and gRPC: 10 %.
+        /// The share of members that comparisons may have ejected at once, rounded in the same way. Envoy and gRPC: 10
+        /// %.
         package var comparedShare = 0.1
         /// The time between two calls of `closeInterval`. The caller has the timer. Envoy: 10 s.
         package var interval: Duration = .seconds(10)
-        /// How long a member waits for a probe to succeed before it returns without one, as in Envoy and gRPC, where every
-        /// ejection ends by time. Longer than the usual timeout of a request (8 s), so that a probe that hangs has failed by
-        /// then. Ours.
+        /// How long a member waits for a probe to succeed before it returns without one, as in Envoy and gRPC, where
+        /// every ejection ends by time. Longer than the usual timeout of a request (8 s), so that a probe that hangs
+        /// has failed by then. Ours.
         package var probingTime: Duration = .seconds(10)
         /// How long, of `probingTime`, only requests that may be performed twice are probes. Ours.
         package var preferenceTime: Duration = .seconds(5)
@@ -67,9 +68,9 @@ extension OutlierRules {
         }
     }
 
-    /// A member is an outlier if its share of requests that failed or were answered with an error, whatever that means, is
-    /// far above the median of the members' shares. The rule is ours, in place of the failure percentage of Envoy and gRPC
-    /// (A50: above 85 %), which is absolute: errors of all members have their cause in the requests.
+    /// A member is an outlier if its share of requests that failed or were answered with an error, whatever that means,
+    /// is far above the median of the members' shares. The rule is ours, in place of the failure percentage of Envoy
+    /// and gRPC (A50: above 85 %), which is absolute: errors of all members have their cause in the requests.
     package struct ErrorRate: Sendable, Hashable {
         /// Members with fewer requests in the interval are not compared; at least 1.
         package var minimumRequests = 20

@@ -11,11 +11,11 @@
 ///                                                                                  (probe failed: ejected again)
 ///
 /// A member is bad if it is ejected, probing, without a ready link, or spared: its ejection was due, but was not
-/// carried out. It stays spared for `baseTime`. After an ejection, at most half of the servers are bad, or the zones can
-/// carry the load together (see below), so the last ready member is never ejected.
+/// carried out. It stays spared for `baseTime`. After an ejection, at most half of the servers are bad, or the zones
+/// can carry the load together (see below), so the last ready member is never ejected.
 ///
-/// A comparison with other members may be wrong. So it ejects a small share of them (`comparedShare`), and an outlier that it
-/// cannot eject is not spared, but is as good as before.
+/// A comparison with other members may be wrong. So it ejects a small share of them (`comparedShare`), and an outlier
+/// that it cannot eject is not spared, but is as good as before.
 ///
 /// A member is a server, with two exceptions. A member to which this host has no route does not count: it says nothing
 /// about its server. The members of one group are addresses of the same server, which is bad if all of them are.
@@ -24,22 +24,22 @@
 ///         ▲                                                                                │
 ///         └──(at most half are bad, or no member is ejected, probing or spared)────────────┘
 ///
-/// "Half" is that of the servers. During a panic no serving member is ejected, and the caller uses every ready member. If
-/// most members fail, the cause is probably elsewhere, such as the network or the requests, and the other members could not
-/// carry the load. Ejections still end, and probes still decide, so that the states are right when the panic ends. If no
-/// member is ejected, probing or spared, there is no panic, because it would change nothing.
+/// "Half" is that of the servers. During a panic no serving member is ejected, and the caller uses every ready member.
+/// If most members fail, the cause is probably elsewhere, such as the network or the requests, and the other members
+/// could not carry the load. Ejections still end, and probes still decide, so that the states are right when the panic
+/// ends. If no member is ejected, probing or spared, there is no panic, because it would change nothing.
 ///
-/// If some members are in the zone of this process and others are not, there is no panic as long as the good members of both
-/// can carry the load, as with the priorities of Envoy: the share of good ones among the local members and that among the
-/// remote ones, each times `overprovisioning` and at most 1, make 1 or more together.
+/// If some members are in the zone of this process and others are not, there is no panic as long as the good members of
+/// both can carry the load, as with the priorities of Envoy: the share of good ones among the local members and that
+/// among the remote ones, each times `overprovisioning` and at most 1, make 1 or more together.
 package struct OutlierRules: Sendable {
     package enum State: Hashable, Sendable {
         /// In use. → ejected. `slowStart` is when the member returned from its last ejection, if it had one.
         case serving(slowStart: Instant?)
         /// Not in use before `until`. → probing.
         case ejected(until: Instant)
-        /// Not in use, but one request at a time may try it. At `until` it is used again, if it is ready and no probe has
-        /// failed. → serving, ejected.
+        /// Not in use, but one request at a time may try it. At `until` it is used again, if it is ready and no probe
+        /// has failed. → serving, ejected.
         case probing(until: Instant)
     }
 
@@ -48,8 +48,8 @@ package struct OutlierRules: Sendable {
         case failuresInARow(Int)
         /// The success rate of an interval, which is less than `limit`.
         case successRate(Double, limit: Double)
-        /// The share of requests of an interval that failed or were answered with an error, and the median of the members'
-        /// shares.
+        /// The share of requests of an interval that failed or were answered with an error, and the median of the
+        /// members' shares.
         case errorRate(Double, median: Double)
         /// The mean latency of an interval, and the median of the members' means.
         case latency(Duration, median: Duration)
@@ -199,8 +199,8 @@ package struct OutlierRules: Sendable {
         members[id].map { $0.isProbing && $0.isReady && !$0.isProbed } ?? false
     }
 
-    /// When every request may be the probe of a member; `nil` if it is not probing. Until then, only requests that may be
-    /// performed twice may.
+    /// When every request may be the probe of a member; `nil` if it is not probing. Until then, only requests that may
+    /// be performed twice may.
     package func opensToAllRequests(_ id: UInt64) -> Instant? {
         guard case .probing(let until)? = members[id]?.state else { return nil }
         return until.advanced(by: settings.preferenceTime - settings.probingTime)
@@ -220,8 +220,8 @@ package struct OutlierRules: Sendable {
     /// A new member cannot begin a panic: its link has not had the time to become ready.
     ///
     /// - Parameters:
-    ///   - group: The name of a server with several addresses, each of which is a member; `nil` if the member is the only
-    ///     one of its server.
+    ///   - group: The name of a server with several addresses, each of which is a member; `nil` if the member is the
+    ///     only one of its server.
     ///   - isLocal: Whether it is in the zone of this process. Default true, also if zones do not matter.
     package mutating func add(_ id: UInt64, group: String? = nil, isLocal: Bool = true) -> [Action] {
         guard members[id] == nil else { return [] }
@@ -240,7 +240,8 @@ package struct OutlierRules: Sendable {
         return panicActions(mayBegin: false)
     }
 
-    /// Records whether this host has a route to the member. A ready member has one, whatever becomes of its further links.
+    /// Records whether this host has a route to the member. A ready member has one, whatever becomes of its further
+    /// links.
     package mutating func setRoute(_ id: UInt64, exists hasRoute: Bool) -> [Action] {
         guard var member = members[id], hasRoute || !member.isReady, member.hasRoute != hasRoute else { return [] }
         member.hasRoute = hasRoute

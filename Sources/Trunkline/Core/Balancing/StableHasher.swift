@@ -1,8 +1,8 @@
-/// Computes a 64-bit hash: FNV-1a, whose upper bits depend little on the last bytes, and then the finalizer of SplitMix64,
-/// which spreads them.
+/// Computes a 64-bit hash: FNV-1a, whose upper bits depend little on the last bytes, and then the finalizer of
+/// SplitMix64, which spreads them.
 ///
-/// The hash has no seed and never changes: processes, versions and machines agree on it, so clients send the same key to
-/// the same server. It does not resist an attacker who chooses keys.
+/// The hash has no seed and never changes: processes, versions and machines agree on it, so clients send the same key
+/// to the same server. It does not resist an attacker who chooses keys.
 package struct StableHasher: Sendable {
     private var state: UInt64 = 0xcbf2_9ce4_8422_2325
 
@@ -27,8 +27,8 @@ package struct StableHasher: Sendable {
 }
 
 extension Frame {
-    /// A hash of the type, the body and the named fields. The lengths are part of it, so that no field looks like a part of
-    /// another.
+    /// A hash of the type, the body and the named fields. The lengths are part of it, so that no field looks like a
+    /// part of another.
     var stableContentHash: UInt64 {
         var hasher = StableHasher()
         hasher.combine(UInt64(type))

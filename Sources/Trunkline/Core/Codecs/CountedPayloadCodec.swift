@@ -389,8 +389,8 @@ extension CountedPayloadCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, Server
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It replaces an
-    /// earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
+    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It
+    /// replaces an earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
     public func namingRequests(by name: @escaping @Sendable (Frame) -> String?) -> CountedPayloadCodec {
         with(\.reading.name, name)
     }
@@ -449,8 +449,8 @@ extension CountedPayloadCodec: FrameLimitCodec {
 }
 
 extension Span<UInt8> {
-    /// The range of the word with this index, from the end if it is negative; `nil` if there is none. Words are separated by
-    /// spaces or tabs.
+    /// The range of the word with this index, from the end if it is negative; `nil` if there is none. Words are
+    /// separated by spaces or tabs.
     fileprivate func word(_ index: Int) -> Range<Int>? {
         var left = index
         if index >= 0 {
@@ -495,7 +495,8 @@ extension Span<UInt8> {
         return count
     }
 
-    /// The value of the field in `line`, if its name is `name`, which is in lower case, apart from the case of ASCII letters.
+    /// The value of the field in `line`, if its name is `name`, which is in lower case, apart from the case of ASCII
+    /// letters.
     fileprivate func value(ofField name: [UInt8], in line: Range<Int>) -> Range<Int>? {
         let colon = line.lowerBound + name.count
         guard colon < line.upperBound, self[colon] == UInt8(ascii: ":") else { return nil }

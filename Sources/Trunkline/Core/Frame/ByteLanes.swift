@@ -1,6 +1,7 @@
 /// Eight bytes of a text, which are examined together.
 ///
-/// The bytes that a method finds are the top bits of its result: for the first of the eight, bit 7. It has no other bits.
+/// The bytes that a method finds are the top bits of its result: for the first of the eight, bit 7. It has no other
+/// bits.
 @usableFromInline
 package struct ByteLanes {
     @usableFromInline let word: UInt64
@@ -52,8 +53,8 @@ extension Span<UInt8> {
         return place
     }
 
-    /// Returns the offset of the first byte from `start` on that ends a JSON string, begins an escape, or may not be in a
-    /// string; or the number of bytes.
+    /// Returns the offset of the first byte from `start` on that ends a JSON string, begins an escape, or may not be in
+    /// a string; or the number of bytes.
     @inlinable
     @inline(__always)
     package func endOfPlainText(from start: Int) -> Int {

@@ -60,7 +60,8 @@ extension UnsafeRawBufferPointer {
         var index = start
         while index < limit {
             guard let candidate = unsafe firstOffset(of: first, from: index, to: limit) else { return nil }
-            // Searching for each occurrence of the first byte would take ten times as long where there are many of them.
+            // Searching for each occurrence of the first byte would take ten times as long where there are many of
+            // them.
             let pause = Swift.min(limit, candidate &+ 32)
             index = candidate
             while index < pause {

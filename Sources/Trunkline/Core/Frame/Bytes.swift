@@ -292,7 +292,8 @@ extension Bytes {
 }
 
 extension [UInt8] {
-    /// Creates a copy of `sequence`, in one step where it is contiguous. `Array(sequence)` takes most sequences byte by byte.
+    /// Creates a copy of `sequence`, in one step where it is contiguous. `Array(sequence)` takes most sequences byte by
+    /// byte.
     package init(copying sequence: some Sequence<UInt8>) {
         self = sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence)
     }

@@ -40,14 +40,15 @@ public enum CancelKind: Sendable, Hashable {
     /// A response that the server had sent before it read the cancel frame is discarded for as long as
     /// `options.requests.quarantine`, unless every other serial was used meanwhile. So a range of many serials is safe.
     case unanswered
-    /// Nothing, and the cancel frame has a serial of its own, as an LDAP Abandon has (RFC 4511, section 4.11). Otherwise
-    /// as ``unanswered``.
+    /// Nothing, and the cancel frame has a serial of its own, as an LDAP Abandon has (RFC 4511, section 4.11).
+    /// Otherwise as ``unanswered``.
     case unansweredRequest
-    /// A response to the cancel frame, which has a serial of its own, and one to the request, in any order, as for an LDAP
-    /// Cancel (RFC 3909). Each frees its own serial.
+    /// A response to the cancel frame, which has a serial of its own, and one to the request, in any order, as for an
+    /// LDAP Cancel (RFC 3909). Each frees its own serial.
     case answeredRequest
     /// A response to the cancel frame, which has a serial of its own. The response to the request may come before it,
-    /// and does not come after it, as with the Tflush of 9P (`flush(5)` in the manual of Plan 9). It frees both serials.
+    /// and does not come after it, as with the Tflush of 9P (`flush(5)` in the manual of Plan 9). It frees both
+    /// serials.
     case flush
 
     /// Whether the cancel frame has a serial of its own.
@@ -75,8 +76,8 @@ public protocol PipeliningCodec: FrameCodec {
     ///
     /// Matched in order: if such a request is cancelled or times out after its first byte was written, the client
     /// replaces the link at once, whether or not other requests wait (``DisconnectCause/unanswered``). The old link is
-    /// closed when the requests that were sent before this one have ended. Later requests go out on the next link, which
-    /// goes to the same endpoint unless the server was silent
+    /// closed when the requests that were sent before this one have ended. Later requests go out on the next link,
+    /// which goes to the same endpoint unless the server was silent
     /// (``ClientOptions/Liveness-swift.struct/maximumStalls``). If ``ClientOptions/Requests/cancelling`` cancels the
     /// request, the client waits for the answer first, as below.
     ///
@@ -91,19 +92,19 @@ public protocol PipeliningCodec: FrameCodec {
     func mayPipeline(behind request: Frame) -> Bool
 }
 
-/// A codec that decides how the serial numbers of its requests are chosen: drawn at random, so that they cannot be guessed,
-/// or wider than 64 bits.
+/// A codec that decides how the serial numbers of its requests are chosen: drawn at random, so that they cannot be
+/// guessed, or wider than 64 bits.
 ///
-/// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense against
-/// forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452 §9.2), and the
-/// transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other is discarded and
-/// counted: datagrams in ``Connection/Metrics-swift.struct/droppedDatagrams``, responses in a stream in
-/// ``Client/Metrics-swift.struct/unknownResponses``. Responses and parts that name ranges of serials
-/// (``Frame/Answers/serials(_:)``), or every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not decode
-/// any in a protocol that relies on serials that cannot be guessed.
+/// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense
+/// against forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452
+/// §9.2), and the transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other
+/// is discarded and counted: datagrams in ``Connection/Metrics-swift.struct/droppedDatagrams``, responses in a stream
+/// in ``Client/Metrics-swift.struct/unknownResponses``. Responses and parts that name ranges of serials
+/// (``Frame/Answers/serials(_:)``), or every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not
+/// decode any in a protocol that relies on serials that cannot be guessed.
 public protocol SerialNumberingCodec: FrameCodec {
-    /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the system,
-    /// instead of counted; `true` by default. A simulated network draws them from its seed.
+    /// Whether serials are drawn at random from the range of ``ResponseMatching/serial(_:)``, by the generator of the
+    /// system, instead of counted; `true` by default. A simulated network draws them from its seed.
     ///
     /// Serials then have no order, so a response or part for the requests with earlier serials
     /// (``Frame/Answers/through``) is for one request only.
@@ -111,9 +112,10 @@ public protocol SerialNumberingCodec: FrameCodec {
 
     /// The number of bits of a serial, at most 128; 64 by default, whatever the range is.
     ///
-    /// If it is more than 64, the codec encodes and decodes ``Frame/wideSerial`` in place of ``Frame/serial``, and the range
-    /// of ``FrameCodec/matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and different for every
-    /// serial and link, also if serials are counted. The client then keeps every request until it is answered.
+    /// If it is more than 64, the codec encodes and decodes ``Frame/wideSerial`` in place of ``Frame/serial``, and the
+    /// range of ``FrameCodec/matching`` usually is `1...SerialNumber.max`. The bits above 64 are unpredictable, and
+    /// different for every serial and link, also if serials are counted. The client then keeps every request until it
+    /// is answered.
     var serialBits: Int { get }
 }
 
@@ -124,16 +126,17 @@ public protocol SerialNumberingCodec: FrameCodec {
 public protocol ChannelCodec: FrameCodec {
     /// Returns the channel of `frame`, for example the value of a named field.
     ///
-    /// Called on the codec of the link: for every request and message that is about to be sent, sometimes repeatedly, and
-    /// for every received response or part. If the channel of a received frame cannot be known, let `decode` throw: a
-    /// wrong channel gives the response to another request.
+    /// Called on the codec of the link: for every request and message that is about to be sent, sometimes repeatedly,
+    /// and for every received response or part. If the channel of a received frame cannot be known, let `decode` throw:
+    /// a wrong channel gives the response to another request.
     func channel(of frame: Frame) -> UInt64
 
-    /// The maximum number of requests in flight on one channel, abandoned ones included. Further requests wait, and those
-    /// of other channels pass them. By default no limit but that of the link (`options.requests.maximumInFlight`).
+    /// The maximum number of requests in flight on one channel, abandoned ones included. Further requests wait, and
+    /// those of other channels pass them. By default no limit but that of the link
+    /// (`options.requests.maximumInFlight`).
     ///
-    /// If the oldest request of a full channel is abandoned, and the server has not answered it when its quarantine ends
-    /// (`options.requests.quarantine`), the link is replaced as soon as a request waits for the channel.
+    /// If the oldest request of a full channel is abandoned, and the server has not answered it when its quarantine
+    /// ends (`options.requests.quarantine`), the link is replaced as soon as a request waits for the channel.
     var maximumInFlightPerChannel: Int { get }
 }
 
@@ -156,11 +159,12 @@ public protocol PostingCodec: FrameCodec {
 public protocol UploadCodec: FrameCodec {
     /// Whether the client ends the link when it abandons a request of which it has sent some pieces, but not the last.
     ///
-    /// In protocols matched in order, this is so with any other codec. If `false` there, the client sends the cancel frame of
-    /// a ``CancellingCodec`` as a closing piece, waits for the answer to the request, and then goes on with the link.
+    /// In protocols matched in order, this is so with any other codec. If `false` there, the client sends the cancel
+    /// frame of a ``CancellingCodec`` as a closing piece, waits for the answer to the request, and then goes on with
+    /// the link.
     ///
-    /// If `true`, `open` needs no cancel frame. The other requests in flight on the link are lost (`connectionLost`, fate
-    /// `unknown`), so give such uploads a client of their own if that matters.
+    /// If `true`, `open` needs no cancel frame. The other requests in flight on the link are lost (`connectionLost`,
+    /// fate `unknown`), so give such uploads a client of their own if that matters.
     var abandoningEndsLink: Bool { get }
 }
 
@@ -177,25 +181,26 @@ public protocol SentFrameCodec: FrameCodec {
     mutating func noteSent(_ frame: Frame)
 }
 
-/// A codec that learns when nothing more can arrive for a request that was sent, so that it can drop what it has kept for
-/// it.
+/// A codec that learns when nothing more can arrive for a request that was sent, so that it can drop what it has kept
+/// for it.
 ///
-/// Conform, together with ``SentFrameCodec``, in a protocol matched by serial whose codec keeps state for each request: the
-/// type of a request, for example, by which its response is decoded. Matched in order, no such call is necessary, and none
-/// is made: each request has one response, also if it was abandoned, and the state can be dropped with it.
+/// Conform, together with ``SentFrameCodec``, in a protocol matched by serial whose codec keeps state for each request:
+/// the type of a request, for example, by which its response is decoded. Matched in order, no such call is necessary,
+/// and none is made: each request has one response, also if it was abandoned, and the state can be dropped with it.
 public protocol EndedRequestCodec: FrameCodec {
-    /// Notes that the request with `serial`, which was noted as sent on this link, has ended and that its serial is free
-    /// for another request.
+    /// Notes that the request with `serial`, which was noted as sent on this link, has ended and that its serial is
+    /// free for another request.
     ///
-    /// Called on the codec of the link, exactly once for each request whose first byte was written: when its response has
-    /// been decoded and handled or, if the client has abandoned it, when the late response arrives or its quarantine ends
-    /// (`options.requests.quarantine`). Until then a response may have to be decoded, so the state must last. A request that
-    /// was sent several times in datagrams ends once, 10 s after its response, because another one may come. A cancel frame
-    /// with a serial of its own (``CancelKind``) ends, too.
+    /// Called on the codec of the link, exactly once for each request whose first byte was written: when its response
+    /// has been decoded and handled or, if the client has abandoned it, when the late response arrives or its
+    /// quarantine ends (`options.requests.quarantine`). Until then a response may have to be decoded, so the state must
+    /// last. A request that was sent several times in datagrams ends once, 10 s after its response, because another one
+    /// may come. A cancel frame with a serial of its own (``CancelKind``) ends, too.
     ///
-    /// The call comes before ``SentFrameCodec/noteSent(_:)`` of the next request with the same serial. It does not come for
-    /// requests that were never written, for one-way messages, for parts of requests, on a test server, and for what is
-    /// still on a link when the codec of the link is dropped: when the link ends, and when `startTLS()` replaces the codec.
+    /// The call comes before ``SentFrameCodec/noteSent(_:)`` of the next request with the same serial. It does not come
+    /// for requests that were never written, for one-way messages, for parts of requests, on a test server, and for
+    /// what is still on a link when the codec of the link is dropped: when the link ends, and when `startTLS()`
+    /// replaces the codec.
     mutating func noteEnded(_ serial: SerialNumber)
 }
 
@@ -225,13 +230,13 @@ public protocol ResponseCheckingCodec: FrameCodec {
     /// Called on the event loop, on the codec of the link, for every response and every part whose request is in
     /// flight. Frames with a ``Frame/malformedReason`` are not checked.
     ///
-    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch``, or another code, for a response that belongs to another
-    ///   request. The consequences depend on the link and on how responses are matched:
+    /// - Throws: ``FrameError/Code-swift.enum/responseMismatch``, or another code, for a response that belongs to
+    ///   another request. The consequences depend on the link and on how responses are matched:
     ///   - In datagrams (`udp://`), anyone can copy, delay or forge a response, so it proves nothing: it is dropped and
-    ///     counted (``Connection/Metrics-swift.struct/droppedDatagrams``), and the request goes on waiting (RFC 2865 §3,
-    ///     RFC 5452 §9.1). The same in a handshake. A malformed response or part is dropped, too.
-    ///   - In a stream, by serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled on
-    ///     the server and its serial is quarantined.
+    ///     counted (``Connection/Metrics-swift.struct/droppedDatagrams``), and the request goes on waiting (RFC 2865
+    ///     §3, RFC 5452 §9.1). The same in a handshake. A malformed response or part is dropped, too.
+    ///   - In a stream, by serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled
+    ///     on the server and its serial is quarantined.
     ///   - In a stream, in order: the link ends, because every later response would go to the wrong request too.
     ///   - In a stream, in a handshake: the attempt fails.
     ///
@@ -259,8 +264,8 @@ public protocol CachingCodec: FrameCodec {
 
 /// A codec of a protocol whose pushes each have a topic, such as a channel name or a subscription number.
 public protocol PushKeyCodec: FrameCodec {
-    /// Returns the key of `push`, by which ``RequestSender/pushes(forKey:buffering:)`` selects pushes, or `nil` if it has
-    /// none.
+    /// Returns the key of `push`, by which ``RequestSender/pushes(forKey:buffering:)`` selects pushes, or `nil` if it
+    /// has none.
     ///
     /// Called once for each push while the client has at least one such stream, on the event loop and on the codec that
     /// was passed to the client; it must be fast. For a push with a ``Frame/malformedReason``, return a key only if the
@@ -275,15 +280,16 @@ public protocol PushKeyCodec: FrameCodec {
 public protocol ServingCodec: FrameCodec {
     /// Returns the response that tells the server why its request is not answered by a handler, or `nil` to send none.
     ///
-    /// The client sets the kind and the serial of the frame. Named fields and the type are up to the codec. It is called
-    /// on the codec of the link, for every request of the server that
+    /// The client sets the kind and the serial of the frame. Named fields and the type are up to the codec. It is
+    /// called on the codec of the link, for every request of the server that
     /// ``Client/serve(maximumConcurrent:maximumWaiting:_:)`` does not answer, and for every request that the server
     /// cancels. In protocols in which nothing follows a cancellation, return `nil` for ``ServingRefusal/cancelled``.
     ///
-    /// A request with the ``Frame/malformedReason`` `illegalLength` is refused because of ``ServingRefusal/overloaded``, one
-    /// with another reason because of ``ServingRefusal/malformed``.
+    /// A request with the ``Frame/malformedReason`` `illegalLength` is refused because of
+    /// ``ServingRefusal/overloaded``, one with another reason because of ``ServingRefusal/malformed``.
     ///
-    /// At most 24,576 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not read.
+    /// At most 24,576 refusals of a client wait to be written. Beyond that, none is sent, in case the server does not
+    /// read.
     ///
     /// - Parameters:
     ///   - request: The request of the server.
@@ -312,19 +318,19 @@ extension ServingCodec {
 /// requests that time out in a row.
 ///
 /// A protocol may forbid pings at times. Then return `nil` from ``ping(number:)``, or throw from
-/// ``FrameCodec/encode(_:into:)`` when it encodes the ping. No ping is sent, and the link is not closed for a silence that
-/// the client could not break. Until there is a ping again, which the client tries every 10 s while it needs one (the
-/// shorter of `liveness.interval` and `liveness.deadline`), the rules above apply that hold without a heartbeat.
+/// ``FrameCodec/encode(_:into:)`` when it encodes the ping. No ping is sent, and the link is not closed for a silence
+/// that the client could not break. Until there is a ping again, which the client tries every 10 s while it needs one
+/// (the shorter of `liveness.interval` and `liveness.deadline`), the rules above apply that hold without a heartbeat.
 ///
-/// Conform only if `decode` can distinguish the answer to a ping from a response. In a protocol that matches responses in
-/// order and whose ping is an ordinary request, the client would otherwise give the answer to the oldest request. There,
-/// conform to ``SentFrameCodec`` too: ``SentFrameCodec/noteSent(_:)`` learns of pings in their place among the requests, so
-/// that `decode` knows which answer is that to a ping (<doc:WritingACodec#Heartbeats-in-order>).
+/// Conform only if `decode` can distinguish the answer to a ping from a response. In a protocol that matches responses
+/// in order and whose ping is an ordinary request, the client would otherwise give the answer to the oldest request.
+/// There, conform to ``SentFrameCodec`` too: ``SentFrameCodec/noteSent(_:)`` learns of pings in their place among the
+/// requests, so that `decode` knows which answer is that to a ping (<doc:WritingACodec#Heartbeats-in-order>).
 public protocol HeartbeatCodec: FrameCodec {
     /// Returns the ping to send now, or `nil` if this side sends none now. Called on the codec of the link.
     ///
-    /// If it returns `nil` for number 0 both on the codec that was passed to the client and when a link becomes ready, the
-    /// link has no heartbeat.
+    /// If it returns `nil` for number 0 both on the codec that was passed to the client and when a link becomes ready,
+    /// the link has no heartbeat.
     ///
     /// - Parameter number: The number of the ping on this link, counting from 0. The codec may use it, or its low bits,
     ///   as the serial of the frame. If the serial of an answer differs from it and is not 0, the client knows that it
@@ -363,14 +369,14 @@ public protocol ClosingCodec: FrameCodec {
     /// The client writes it as far as the socket takes it at once, and closes.
     func closingFrame(answering farewell: Frame) -> Frame?
 
-    /// Whether the server answers the final frame, or closes the connection, when it has processed everything before it;
-    /// `false` by default.
+    /// Whether the server answers the final frame, or closes the connection, when it has processed everything before
+    /// it; `false` by default.
     ///
-    /// If `true`, the client does not end its direction before it has received the end of the connection or a frame that
-    /// ends the link at once (``Frame/LinkEnding/now``), or has waited for 2 s. A server that sees the end of the connection
-    /// earlier may drop what it has received and not processed: RabbitMQ does that with messages that were published before
-    /// AMQP's `connection.close`. It answers, and waits for the client to end the connection: so the codec marks the answer,
-    /// `connection.close-ok`, as a frame that ends the link at once.
+    /// If `true`, the client does not end its direction before it has received the end of the connection or a frame
+    /// that ends the link at once (``Frame/LinkEnding/now``), or has waited for 2 s. A server that sees the end of the
+    /// connection earlier may drop what it has received and not processed: RabbitMQ does that with messages that were
+    /// published before AMQP's `connection.close`. It answers, and waits for the client to end the connection: so the
+    /// codec marks the answer, `connection.close-ok`, as a frame that ends the link at once.
     var closingIsAnswered: Bool { get }
 }
 
@@ -384,8 +390,8 @@ public protocol GoAwayCodec: FrameCodec {
     /// Returns the retry delay that `goAway` carries, or `nil` for none.
     ///
     /// While other endpoints can be used, the client does not try that server before the delay has passed, at most an
-    /// hour. If none can be used, it waits for at most `reconnecting.maximumRetryAfter` (60 s). A random time of up to a
-    /// tenth is added.
+    /// hour. If none can be used, it waits for at most `reconnecting.maximumRetryAfter` (60 s). A random time of up to
+    /// a tenth is added.
     func retryAfter(in goAway: Frame) -> Duration?
 }
 
@@ -420,28 +426,29 @@ public protocol FieldDefaultsCodec: FrameCodec {
 
 /// A codec whose limit for the size of frames can be set for one link, because the peers negotiate it.
 ///
-/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of this module conform.
+/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of this module
+/// conform.
 public protocol FrameLimitCodec: FrameCodec {
-    /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during the
-    /// handshake. A size that the protocol does not allow counts as the nearest one that it allows.
+    /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during
+    /// the handshake. A size that the protocol does not allow counts as the nearest one that it allows.
     mutating func setMaximumFrameSize(_ size: Int)
 }
 
-/// A codec of a protocol whose frames differ between datagrams and a stream of bytes, such as those of DNS, which have a
-/// length before them in a stream only (RFC 1035 §4.2).
+/// A codec of a protocol whose frames differ between datagrams and a stream of bytes, such as those of DNS, which have
+/// a length before them in a stream only (RFC 1035 §4.2).
 ///
 /// Any other codec encodes and decodes both in the same way.
 public protocol DatagramCodec: FrameCodec {
-    /// Chooses the format of datagrams. Called on the codec of a link to a `udp://` endpoint when the link begins, and on that
-    /// of a test server that receives datagrams.
+    /// Chooses the format of datagrams. Called on the codec of a link to a `udp://` endpoint when the link begins, and
+    /// on that of a test server that receives datagrams.
     ///
-    /// In `decode`, the input is one datagram from then on, and everything must be consumed: what is left over, an incomplete
-    /// frame or an error drops the datagram.
+    /// In `decode`, the input is one datagram from then on, and everything must be consumed: what is left over, an
+    /// incomplete frame or an error drops the datagram.
     mutating func useDatagrams()
 }
 
-/// A codec that needs the session that the links of a client share: a key that signs frames, for example, or a counter that
-/// goes on after a reconnect.
+/// A codec that needs the session that the links of a client share: a key that signs frames, for example, or a counter
+/// that goes on after a reconnect.
 ///
 /// With any other codec, only the handshake and the client know the session (``Handshaker/saveSession(_:)``).
 public protocol SessionCodec: FrameCodec {
@@ -456,24 +463,24 @@ public protocol SessionCodec: FrameCodec {
 
 /// A codec that names requests: a JSON-RPC method, or the first word of a line, for example.
 ///
-/// The name stands in errors, in the log, in events and in timelines, where a protocol without type numbers would show the
-/// type 0 only: `timedOut (fate unknown): tools/call: deadline exceeded …`. It is shown with control characters escaped, and
-/// at most 64 characters of it.
+/// The name stands in errors, in the log, in events and in timelines, where a protocol without type numbers would show
+/// the type 0 only: `timedOut (fate unknown): tools/call: deadline exceeded …`. It is shown with control characters
+/// escaped, and at most 64 characters of it.
 ///
-/// Names come from requests that the client sends, never from what it receives. While nothing is written about a request,
-/// its name is not asked for.
+/// Names come from requests that the client sends, never from what it receives. While nothing is written about a
+/// request, its name is not asked for.
 public protocol NamingCodec: FrameCodec {
     /// Returns the name of a request or one-way message of this client, or `nil` if it has none.
     ///
-    /// The name must not contain a secret. It should be one of few, because the log counts some lines by name. Called on
-    /// the codec that was passed to the client, and not often: if the client has a log or another observer of failures, once
-    /// for each request, and otherwise for requests that have failed.
+    /// The name must not contain a secret. It should be one of few, because the log counts some lines by name. Called
+    /// on the codec that was passed to the client, and not often: if the client has a log or another observer of
+    /// failures, once for each request, and otherwise for requests that have failed.
     ///
     /// - Parameter request: The frame of the request. If ``namesEachRequest`` is false, only its type is set.
     func name(of request: Frame) -> String?
 
-    /// Whether more than the type number of a request decides its name; `true` by default. If `false`, a name is asked for
-    /// only when it is written.
+    /// Whether more than the type number of a request decides its name; `true` by default. If `false`, a name is asked
+    /// for only when it is written.
     var namesEachRequest: Bool { get }
 }
 

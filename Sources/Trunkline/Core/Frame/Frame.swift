@@ -17,8 +17,8 @@ public struct Frame: Sendable, Hashable {
         case response
         /// A part of a reply with more to come; the last part is a `response`. It belongs to the request with its
         /// serial or, matched in order, to the oldest request; or to several (``Frame/answers``).
-        /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)`` returns the parts, and `send` joins
-        /// their bodies.
+        /// ``Client/stream(_:timeout:partTimeout:options:buffering:)-(Request,_,_,_,_)`` returns the parts, and `send`
+        /// joins their bodies.
         ///
         /// If a client sends the frame, it is a piece of a request with more to come: see
         /// ``Client/open(_:timeout:partTimeout:options:buffering:)``.
@@ -34,8 +34,8 @@ public struct Frame: Sendable, Hashable {
         /// An announcement that the server is about to close the link. The client establishes the next link and stops
         /// using this one; see ``ClientOptions/Failover-swift.struct/sendsAfterGoAway``.
         case goAway
-        /// A received frame that the client ignores, for example a piece of something that the codec joins. It shows that the
-        /// server is alive, and answers nothing.
+        /// A received frame that the client ignores, for example a piece of something that the codec joins. It shows
+        /// that the server is alive, and answers nothing.
         case ignored
     }
 
@@ -56,8 +56,8 @@ public struct Frame: Sendable, Hashable {
     ///
     /// A `goAway` without this mark ends its link as with ``LinkEnding/whenAnswered``.
     ///
-    /// - If the frame gives a ``reason``, or is neither a response nor a `goAway`, the client leaves the endpoint as after
-    ///   a `goAway`: the next link goes to another server, if there is one.
+    /// - If the frame gives a ``reason``, or is neither a response nor a `goAway`, the client leaves the endpoint as
+    ///   after a `goAway`: the next link goes to another server, if there is one.
     /// - Otherwise, as after HTTP's `Connection: close`, the end does not count as a failure of the server. If anything
     ///   needs a link (a request, a subscription, a stream of pushes, or
     ///   ``ClientOptions/Reconnecting-swift.struct/keepsLinkWarm``), the client reconnects at once to the same server;
@@ -77,7 +77,8 @@ public struct Frame: Sendable, Hashable {
     /// - A response fails its request with `protocolViolation`, fate `answered`. It counts as the response in protocols
     ///   matched in order.
     /// - A part fails its request with `protocolViolation`, fate `unknown`, and the request is cancelled.
-    /// - If the reason is `illegalLength`, the frame exceeds a limit of this side, and the code is `overloaded` instead.
+    /// - If the reason is `illegalLength`, the frame exceeds a limit of this side, and the code is `overloaded`
+    ///   instead.
     /// - A response or part without a request is counted (`unknownResponses`).
     /// - A push appears as a gap in the streams of pushes.
     /// - A response or part in a datagram (`udp://`) fails no request: it is dropped, because anyone can have sent it.
@@ -95,7 +96,8 @@ public struct Frame: Sendable, Hashable {
     /// Where the frame was received.
     @usableFromInline var origin = Origin()
     /// The named header fields, sorted by name, and before them the marks, if the frame has any; `nil` for none. Most
-    /// frames have none, and copying an empty array costs two operations of the runtime, but copying `nil` costs nothing.
+    /// frames have none, and copying an empty array costs two operations of the runtime, but copying `nil` costs
+    /// nothing.
     @usableFromInline var namedFields: [NamedField]?
 
     /// The session of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It is set
@@ -121,8 +123,8 @@ public struct Frame: Sendable, Hashable {
     @nonexhaustive
     public enum LinkEnding: Sendable, Hashable {
         /// The server sends no more responses on the link, not even to requests in flight. The client sends its closing
-        /// frame (``ClosingCodec``) and closes the link. Requests that were written at least in part, and that the frame
-        /// does not answer, fail with `connectionLost`, fate `unknown`; the others go out on the next link.
+        /// frame (``ClosingCodec``) and closes the link. Requests that were written at least in part, and that the
+        /// frame does not answer, fail with `connectionLost`, fate `unknown`; the others go out on the next link.
         ///
         /// In datagrams, which anyone can forge, it has the effect of ``whenAnswered``.
         case now
@@ -243,7 +245,8 @@ public struct Frame: Sendable, Hashable {
         namedFields = all.isEmpty ? nil : all
     }
 
-    /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one counts.
+    /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one
+    /// counts.
     package mutating func setFields(_ fields: [NamedField]) {
         let values = Dictionary(fields.map { ($0.name, $0.value) }) { $1 }
         setSortedFields(values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name })

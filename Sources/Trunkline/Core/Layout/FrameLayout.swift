@@ -208,8 +208,8 @@ public struct FrameLayout: Sendable {
     /// rule.
     ///
     /// `rule` is called for every frame that the client receives, except malformed ones. It sets what no role can:
-    /// ``Frame/reason``, ``Frame/answers``, ``Frame/isFateUnknown``, ``Frame/markLinkEnding(_:)``. It may also change the
-    /// kind. It is called on the event loop, so it must not block.
+    /// ``Frame/reason``, ``Frame/answers``, ``Frame/isFateUnknown``, ``Frame/markLinkEnding(_:)``. It may also change
+    /// the kind. It is called on the event loop, so it must not block.
     ///
     /// ```swift
     /// layout.reading { frame in
@@ -290,8 +290,8 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
     /// By serial if the layout has a serial field, otherwise in order.
     public var matching: ResponseMatching { inbound.shape.serial == nil ? .inOrder : .serial(roles.serials) }
 
-    /// Returns a frame of the role `cancel`, or of type 0 if only the kind field lists cancellations. Returns `nil` if the
-    /// layout has neither, or no serial field.
+    /// Returns a frame of the role `cancel`, or of type 0 if only the kind field lists cancellations. Returns `nil` if
+    /// the layout has neither, or no serial field.
     public func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         guard outbound.shape.serial != nil else { return nil }
         if let cancel = roles.cancel { return Frame(.cancel, type: cancel, serial: serial) }

@@ -67,7 +67,8 @@ extension LayoutPlan {
         return parts
     }
 
-    /// Checks what has arrived of some of the constants in the header, which are `extra` bytes further on than in its template.
+    /// Checks what has arrived of some of the constants in the header, which are `extra` bytes further on than in its
+    /// template.
     @inline(__always)
     private func checkPresent(
         _ bytes: borrowing RawSpan,

@@ -121,8 +121,8 @@ extension InFlightTable {
         }
     }
 
-    /// Whether the numbers in `ranges` are looked up one by one, because they are few. Otherwise, or if the peer has named as
-    /// many numbers as there are places since a frame was last written, they are searched in an index.
+    /// Whether the numbers in `ranges` are looked up one by one, because they are few. Otherwise, or if the peer has
+    /// named as many numbers as there are places since a frame was last written, they are searched in an index.
     private mutating func maySearchOneByOne(
         _ ranges: [ClosedRange<SerialNumber>],
         _ unstarted: OutboundPosition
@@ -172,7 +172,8 @@ extension InFlightTable {
         acknowledged = Acknowledged(first: serial &+ 1, types: types, isOutOfOrder: !isInSequence)
     }
 
-    /// Takes the requests that are not younger than `serial`, wherever they are. Returns whether all of them were started.
+    /// Takes the requests that are not younger than `serial`, wherever they are. Returns whether all of them were
+    /// started.
     private mutating func takeUpTo(
         _ serial: SerialNumber,
         _ types: Set<UInt32>?,
@@ -225,8 +226,8 @@ extension InFlightTable {
 
     /// Returns the requests to which a part belongs that names several.
     ///
-    /// If the part names one request alone, and this is abandoned, its number is held until `instant` at least, because the
-    /// server still works on it. A part for all requests, or a range of them, says nothing about each.
+    /// If the part names one request alone, and this is abandoned, its number is held until `instant` at least, because
+    /// the server still works on it. A part for all requests, or a range of them, says nothing about each.
     ///
     /// - Parameters:
     ///   - serial: The serial of the part or, matched in order by channel, its channel.
@@ -272,8 +273,8 @@ extension InFlightTable {
         var found = NamedRequests()
     }
 
-    /// Adds the request with `number`, if the part can belong to it. Returns whether it can, or could once a further frame
-    /// is written.
+    /// Adds the request with `number`, if the part can belong to it. Returns whether it can, or could once a further
+    /// frame is written.
     @discardableResult
     private mutating func find(_ number: SerialNumber, _ search: inout PartSearch) -> Bool {
         switch slots[number] {
@@ -389,9 +390,9 @@ extension InFlightTable {
 extension InFlightTable {
     /// What is known about the requests that can have been answered, until a further frame is written.
     ///
-    /// Until then they only become fewer. So everything that a peer sends meanwhile costs one search of all requests for
-    /// each set of types, a step for each request that is answered or receives a part, and a binary search for each range.
-    /// Without an index, each frame that names many serials would search all requests.
+    /// Until then they only become fewer. So everything that a peer sends meanwhile costs one search of all requests
+    /// for each set of types, a step for each request that is answered or receives a part, and a binary search for each
+    /// range. Without an index, each frame that names many serials would search all requests.
     struct Lookups: EmptyInitializable, Sendable {
         /// No frame from here on had been written.
         var unstarted = OutboundPosition.first
@@ -404,8 +405,8 @@ extension InFlightTable {
         static let maximumIndexes = 8
     }
 
-    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered, and to
-    /// which a part can belong.
+    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered, and
+    /// to which a part can belong.
     struct StartedIndex: Sendable {
         let types: Set<UInt32>?
         /// The number that was used last before the index was made.
@@ -453,7 +454,8 @@ extension InFlightTable {
             return low
         }
 
-        /// The first place from `place` on that was not taken, or the count of places. Shortens the way for the next search.
+        /// The first place from `place` on that was not taken, or the count of places. Shortens the way for the next
+        /// search.
         private mutating func firstRemaining(from place: Int) -> Int {
             var place = place
             while following[place] != place {

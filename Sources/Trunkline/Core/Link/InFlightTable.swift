@@ -26,7 +26,8 @@ package struct InFlightTable: Sendable {
         case abandoned(RequestID, type: UInt32, until: Instant)
         /// A cancel frame, to be answered, of this request.
         case cancelFrame(RequestID)
-        /// This request, which was abandoned and is not to be answered, or a cancel frame of which the same is true (`nil`).
+        /// This request, which was abandoned and is not to be answered, or a cancel frame of which the same is true
+        /// (`nil`).
         case released(RequestID?, type: UInt32)
         /// This request, which was sent more than once and has had an answer: another one may come.
         case echo(RequestID, type: UInt32)
@@ -39,8 +40,8 @@ package struct InFlightTable: Sendable {
     let isInOrder: Bool
     /// The number to try first for the next request.
     var next: SerialNumber
-    /// Matched by serial: whether the free numbers are listed, because most of many numbers are held. Otherwise, `next` is
-    /// near a free number.
+    /// Matched by serial: whether the free numbers are listed, because most of many numbers are held. Otherwise, `next`
+    /// is near a free number.
     private(set) var listsFree = false {
         didSet {
             isFreeWatched = hasChannels || reportsEnds || listsFree
@@ -66,8 +67,8 @@ package struct InFlightTable: Sendable {
     package internal(set) var visitedCount = 0
     /// The number of abandoned requests that may still be answered.
     package internal(set) var abandonedCount = 0
-    /// Matched by serial: the abandoned requests, and cancel frames, in the order in which their quarantine ends. Some may
-    /// have been removed from `slots`.
+    /// Matched by serial: the abandoned requests, and cancel frames, in the order in which their quarantine ends. Some
+    /// may have been removed from `slots`.
     var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
     /// Matched by serial: where the search for the requests of the next cumulative acknowledgement begins.
     var acknowledged = Acknowledged()
@@ -183,7 +184,8 @@ package struct InFlightTable: Sendable {
     @inline(__always)
     private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
 
-    /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second answer.
+    /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second
+    /// answer.
     @inline(never)
     private mutating func leaveKept(_ number: SerialNumber, _ entry: Entry) -> Bool {
         kept[number] = nil
@@ -311,8 +313,8 @@ package struct InFlightTable: Sendable {
         var unreported: Set<SerialNumber> = []
     }
 
-    /// Reports from now on the numbers of requests that were sent, when they become free, unless responses are matched in
-    /// order. Those that are held now are not reported.
+    /// Reports from now on the numbers of requests that were sent, when they become free, unless responses are matched
+    /// in order. Those that are held now are not reported.
     package mutating func reportEnds() {
         guard !isInOrder else { return }
         (reportsEnds, isFreeWatched) = (true, true)
@@ -351,8 +353,8 @@ package struct InFlightTable: Sendable {
         case unknown
     }
 
-    /// Takes a complete response and removes its request. Matched in order by channel, `serial` is the channel, here and
-    /// below.
+    /// Takes a complete response and removes its request. Matched in order by channel, `serial` is the channel, here
+    /// and below.
     ///
     /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
@@ -524,8 +526,8 @@ package struct InFlightTable: Sendable {
 
     // MARK: Time
 
-    /// Frees the serial numbers whose quarantine has ended at `now`. Returns the positions of the cancel frames among them of
-    /// which no byte was written. They must not be sent any more, because their numbers are free.
+    /// Frees the serial numbers whose quarantine has ended at `now`. Returns the positions of the cancel frames among
+    /// them of which no byte was written. They must not be sent any more, because their numbers are free.
     ///
     /// - Parameter unstarted: The position of the first frame of which no byte was written; `nil` if all were.
     @discardableResult

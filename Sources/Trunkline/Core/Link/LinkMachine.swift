@@ -1,9 +1,9 @@
 /// The requests and the outbound frames of one link, from its handshake to its end.
 ///
-/// Requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`, `refused`, `drain` (if
-/// nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing of their callers. It does
-/// not know the phase of the link either: the link decides what is allowed in which phase. A new link is a new value: it
-/// keeps nothing of an earlier link except what `drain` or `close` returned.
+/// Requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`, `refused`, `drain`
+/// (if nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing of their callers.
+/// It does not know the phase of the link either: the link decides what is allowed in which phase. A new link is a new
+/// value: it keeps nothing of an earlier link except what `drain` or `close` returned.
 package struct LinkMachine: Sendable {
     /// The place of a request on its link.
     package enum Place: Sendable, Equatable {
@@ -25,8 +25,8 @@ package struct LinkMachine: Sendable {
     /// The bits of serials beyond 64.
     package let serialExtension: SerialExtension
     private let quarantine: Duration
-    /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are being
-    /// cancelled.
+    /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are
+    /// being cancelled.
     private var holder: Holder?
     /// How long an abandoned request that holds others may take to be answered.
     private var holdPatience: Duration = .zero
@@ -390,8 +390,8 @@ package struct LinkMachine: Sendable {
         return place != .response(holder.number)
     }
 
-    /// Notes that a frame has told the server, in place of the last piece, that the request that holds others is abandoned,
-    /// if it was sent in pieces: its answer is due soon.
+    /// Notes that a frame has told the server, in place of the last piece, that the request that holds others is
+    /// abandoned, if it was sent in pieces: its answer is due soon.
     package mutating func noteClosingPiece(at now: Instant) {
         guard let held = holder, held.isUpload, held.abandonedUntil == nil, requests[held.number] == nil else { return }
         holder?.abandonedUntil = now.advanced(by: holdPatience)
@@ -402,8 +402,8 @@ package struct LinkMachine: Sendable {
     /// Returns the request `id` at `place`, and its serial, if it was kept, at least one byte of it was written, and a
     /// cancellation that names only the link can reach no other request.
     ///
-    /// Matched in order, the server works on the oldest request, and goes on to the next one while the cancellation is on
-    /// its way: so nothing else may be in flight, and nothing may have been queued after it. Matched by serial, the
+    /// Matched in order, the server works on the oldest request, and goes on to the next one while the cancellation is
+    /// on its way: so nothing else may be in flight, and nothing may have been queued after it. Matched by serial, the
     /// cancellation names the request.
     package func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
         guard case .response(let number) = place, let entry = requests[number], entry.id == id,
@@ -501,7 +501,8 @@ package struct LinkMachine: Sendable {
     /// Forgets that `freedChannel` may take more than before.
     package mutating func dropFreed() { requests.dropFreed() }
 
-    /// Until when the server may answer an abandoned request for which others wait, on their channels; `nil` if there is none.
+    /// Until when the server may answer an abandoned request for which others wait, on their channels; `nil` if there
+    /// is none.
     package mutating func awaitedChannelsUntil() -> Instant? { requests.awaitedChannelsUntil() }
 
     // MARK: State
@@ -532,8 +533,8 @@ package struct LinkMachine: Sendable {
     /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    /// If every serial number is held: their count, how many of them abandoned requests and their cancel frames hold, and by
-    /// what. Otherwise `nil`.
+    /// If every serial number is held: their count, how many of them abandoned requests and their cancel frames hold,
+    /// and by what. Otherwise `nil`.
     package var exhaustion: (count: Int, abandoned: Int, holders: String)? {
         guard requests.isExhausted else { return nil }
         let frames = requests.cancelFrameCount

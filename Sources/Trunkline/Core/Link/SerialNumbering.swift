@@ -13,8 +13,8 @@ package struct SerialNumbering: Sendable {
     }
 }
 
-/// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so that they
-/// need no memory. An attacker who has seen no frame of the link does not know them.
+/// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so that
+/// they need no memory. An attacker who has seen no frame of the link does not know them.
 package struct SerialExtension: Sendable {
     /// `nil` if serials have no more than 64 bits. An object, because few links have it.
     private let rule: Rule?

@@ -1,15 +1,16 @@
-/// Recognizes a name server that answers with a part of the addresses, another one each time, and remembers the addresses
-/// of its latest answers.
+/// Recognizes a name server that answers with a part of the addresses, another one each time, and remembers the
+/// addresses of its latest answers.
 ///
 /// Such answers are those of Route 53 with "multivalue answers" (eight of all records), those that have no room for all
-/// addresses, and those with one address of several. If each of them were the whole list, each would replace most servers.
+/// addresses, and those with one address of several. If each of them were the whole list, each would replace most
+/// servers.
 ///
 /// An answer is a sign of that if it has as many addresses as the one before, leaves out an address that had returned
-/// within `memory`, and has another one that the answer before had not and an earlier one had. After one sign, the answers
-/// count as rotating until no answer has left out one address and brought back another for `endurance`.
+/// within `memory`, and has another one that the answer before had not and an earlier one had. After one sign, the
+/// answers count as rotating until no answer has left out one address and brought back another for `endurance`.
 ///
-/// Ordinary changes are no sign: that servers are added, removed, replaced, or restarted one after the other, which leaves
-/// out each of them once.
+/// Ordinary changes are no sign: that servers are added, removed, replaced, or restarted one after the other, which
+/// leaves out each of them once.
 package struct RotatingAnswers<Address: Hashable & Sendable, Value: Sendable>: Sendable {
     private struct Entry: Sendable {
         /// The number of the address, in the order in which they were seen first.
@@ -26,9 +27,9 @@ package struct RotatingAnswers<Address: Hashable & Sendable, Value: Sendable>: S
     package static var memory: Duration { .seconds(300) }
     /// How long an address is remembered at most. Long enough for eight of a hundred.
     package static var longestMemory: Duration { .seconds(1800) }
-    /// How long, per answer that is needed to have all addresses once, an address is remembered while the answers rotate.
-    /// With an answer every 30 s, six times as long as an address is missing on average: of random answers, one in 400
-    /// comes later.
+    /// How long, per answer that is needed to have all addresses once, an address is remembered while the answers
+    /// rotate. With an answer every 30 s, six times as long as an address is missing on average: of random answers, one
+    /// in 400 comes later.
     package static var memoryPerAnswer: Duration { .seconds(180) }
     /// How long answers count as rotating after one that left out one address and brought back another.
     package static var endurance: Duration { .seconds(600) }
@@ -54,8 +55,8 @@ package struct RotatingAnswers<Address: Hashable & Sendable, Value: Sendable>: S
 
     /// Takes an answer. Of an address that occurs twice, the first value counts.
     ///
-    /// - Returns: The addresses that this answer leaves out and that are remembered, in the order in which they were first
-    ///   seen. Empty unless the answers rotate.
+    /// - Returns: The addresses that this answer leaves out and that are remembered, in the order in which they were
+    ///   first seen. Empty unless the answers rotate.
     package mutating func take(_ answer: [(address: Address, value: Value)], at now: Instant) -> [Value] {
         forget(at: now)
         let before = answers

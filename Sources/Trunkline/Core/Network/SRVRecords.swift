@@ -153,8 +153,8 @@ private struct DNSReader {
     /// Reads a name: labels of 1 to 63 bytes, each after its length, up to a zero or a pointer to an earlier name (RFC
     /// 1035 §4.1.4).
     ///
-    /// Each pointer must lead to a place before the labels that it ends, so a loop is impossible. The number of pointers has a
-    /// limit, too: a message may have thousands of names, each of which leads to thousands of pointers.
+    /// Each pointer must lead to a place before the labels that it ends, so a loop is impossible. The number of
+    /// pointers has a limit, too: a message may have thousands of names, each of which leads to thousands of pointers.
     mutating func name() throws(SRVError) -> [ArraySlice<UInt8>] {
         var labels: [ArraySlice<UInt8>] = []
         var pointers = 0

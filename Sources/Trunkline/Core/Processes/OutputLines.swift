@@ -24,8 +24,8 @@ package struct OutputLines: Sendable {
     private var second: Instant?
     private var count = 0
     private var omitted = 0
-    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit. They
-    /// are escaped when they are reported, because there may be very many.
+    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit.
+    /// They are escaped when they are reported, because there may be very many.
     private var latest: [Raw] = []
     /// The most of these that are reported at the end.
     private static let maximumLatest = 5

@@ -1,5 +1,5 @@
-/// The client's side of the method CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6), with basic credentials (RFC 7617). The
-/// proxy looks up names.
+/// The client's side of the method CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6), with basic credentials (RFC 7617).
+/// The proxy looks up names.
 package struct HTTPConnectExchange: OpeningExchange {
     /// The host and port of the server, as a URL has them.
     private let target: String
@@ -60,7 +60,8 @@ package struct HTTPConnectExchange: OpeningExchange {
         return .done
     }
 
-    /// The status of the answer and what follows it in its first line, which has arrived. Words are separated by spaces.
+    /// The status of the answer and what follows it in its first line, which has arrived. Words are separated by
+    /// spaces.
     private func readLine(_ input: ArraySlice<UInt8>) throws(TransportError) -> (status: UInt16, phrase: String) {
         let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
         let version = line.prefix { $0 != 0x20 }

@@ -74,8 +74,8 @@ extension Dictionary where Key == String {
     /// The name under which `name` is counted: `others` if 64 other names have been counted. So the memory is bounded.
     package func countedName(_ name: String) -> String { self[name] != nil || count < 64 ? name : "others" }
 
-    /// Adds what is counted by name in `other`, in the order of the names, to that of the same name, or of `others`: see
-    /// `countedName`.
+    /// Adds what is counted by name in `other`, in the order of the names, to that of the same name, or of `others`:
+    /// see `countedName`.
     package mutating func addNamed(_ other: Self, _ add: (inout Value?, Value) -> Void) {
         if isEmpty { return self = other }
         for (name, value) in other.sorted(by: { $0.key < $1.key }) { add(&self[countedName(name)], value) }

@@ -6,19 +6,19 @@
     import Darwin
 #endif
 
-/// A child process of a link, from its start until it was waited for. Keeps itself until then, so that a client that was
-/// deallocated leaves neither the process nor a zombie behind.
+/// A child process of a link, from its start until it was waited for. Keeps itself until then, so that a client that
+/// was deallocated leaves neither the process nor a zombie behind.
 ///
 ///     running ──end──► terminated (SIGTERM) ──1 s──► killed (SIGKILL)
 ///        └────────────────────┴─── it ends ─────────────┴──► over
 ///
-/// When it has ended, the rest of its process group is killed before it is waited for: until then nothing else can have the
-/// number of the group. If this program is process 1, the rest become its children, which `OrphanReaper` waits for.
+/// When it has ended, the rest of its process group is killed before it is waited for: until then nothing else can have
+/// the number of the group. If this program is process 1, the rest become its children, which `OrphanReaper` waits for.
 ///
 /// Signals go to its group, and to itself if it has joined another one.
 ///
-/// Linux tells of its end by a descriptor (`pidfd_open(2)`). Elsewhere, and with the poller that stands for other systems,
-/// it is asked at intervals.
+/// Linux tells of its end by a descriptor (`pidfd_open(2)`). Elsewhere, and with the poller that stands for other
+/// systems, it is asked at intervals.
 ///
 /// Unchecked Sendable: it lives on one loop, and its methods are called there only.
 final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {

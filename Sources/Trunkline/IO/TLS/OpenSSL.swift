@@ -31,8 +31,8 @@ final class OpenSSL: @unchecked Sendable {
     /// The system's library, if it was loaded.
     static var loaded: OpenSSL? { found.loaded }
 
-    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none, and `system` if there is no free file
-    /// descriptor to load it with: the next call tries again.
+    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none, and `system` if there is no free
+    /// file descriptor to load it with: the next call tries again.
     static func system() throws(TransportError) -> OpenSSL { try found.get() }
 
     /// The functions, under their own names.
@@ -55,7 +55,8 @@ final class OpenSSL: @unchecked Sendable {
                 problems.append("\(name.ssl) not found")
                 continue
             }
-            // Otherwise the library would go without the system's configuration, and with that of its defaults, for good.
+            // Otherwise the library would go without the system's configuration, and with that of its defaults, for
+            // good.
             if let code = descriptorShortage() {
                 throw transportError(code, "reading the configuration of \(name.ssl)")
             }

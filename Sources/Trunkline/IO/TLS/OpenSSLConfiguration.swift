@@ -3,8 +3,8 @@ import CTrunkline
 /// Protocol versions, keys, certificates, roots and pins in OpenSSL (its `SSL_CTX`), shared by any number of
 /// connections.
 ///
-/// Safe to share between threads: OpenSSL allows concurrent use of `pointer` once it is set up, and nothing here changes
-/// after that.
+/// Safe to share between threads: OpenSSL allows concurrent use of `pointer` once it is set up, and nothing here
+/// changes after that.
 @safe
 final class OpenSSLConfiguration: @unchecked Sendable {
     let library: OpenSSL

@@ -15,8 +15,8 @@ final class OpenSSLEngine: TLSEngine {
     /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
     private(set) var awaitsVerdict = false
-    /// The session of an earlier connection that this one offers or resumes, until the server has declined it, or has sent
-    /// something after it was resumed.
+    /// The session of an earlier connection that this one offers or resumes, until the server has declined it, or has
+    /// sent something after it was resumed.
     private var doubtfulSession: SavedSession?
     /// When the certificate of the peer that was refused first is valid, as text.
     private var refusedValidity: String?
@@ -139,8 +139,8 @@ final class OpenSSLEngine: TLSEngine {
         engine.hasRefusedRenegotiation = true
     }
 
-    /// Called by OpenSSL for each certificate that it checks. Notes when a certificate that it refuses is valid, because
-    /// it keeps no such certificate.
+    /// Called by OpenSSL for each certificate that it checks. Notes when a certificate that it refuses is valid,
+    /// because it keeps no such certificate.
     static let noteRefused: trunkline_certificate_callback = { isAccepted, store in
         guard isAccepted == 0, let library = OpenSSL.loaded else { return isAccepted }
         let api = unsafe library.api
@@ -174,8 +174,8 @@ final class OpenSSLEngine: TLSEngine {
     /// Handles the peer's `close_notify`, which OpenSSL has taken from the input.
     private func heardEnd() {
         awaitsVerdict = false
-        // A server sends sessions after the handshake; the last one is the newest. One that was resumed for nothing is not kept:
-        // the server may have ended the link because of it.
+        // A server sends sessions after the handshake; the last one is the newest. One that was resumed for nothing is
+        // not kept: the server may have ended the link because of it.
         unsafe context.keep(ssl, for: name, unless: doubtfulSession)
         doubtfulSession = nil
         ending = .end
@@ -210,7 +210,8 @@ final class OpenSSLEngine: TLSEngine {
         if verdict == OpenSSLConfiguration.noPin {
             return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
         }
-        // OpenSSL looks for a root in the directory of the system's roots, and takes one that it cannot open for missing.
+        // OpenSSL looks for a root in the directory of the system's roots, and takes one that it cannot open for
+        // missing.
         if TLSFailure(verification: verdict) == .untrusted, let code = descriptorShortage() {
             return transportError(code, "\(what): reading the system's roots")
         }
@@ -377,8 +378,8 @@ extension String {
         "before that, the server began a renegotiation (TLS 1.2), which this client refuses"
     }
 
-    /// The text without the version in which TLS introduced an alert (`sslv3 alert certificate expired`): it reads as if
-    /// the link used that version.
+    /// The text without the version in which TLS introduced an alert (`sslv3 alert certificate expired`): it reads as
+    /// if the link used that version.
     fileprivate var withoutOldVersion: String {
         for version in ["sslv3 ", "tlsv1 ", "tlsv13 "] where hasPrefix(version + "alert") {
             return String(dropFirst(version.count))

@@ -5,8 +5,8 @@ extension FrameLayout {
     /// lua_script:acme.lua -r capture.pcap`.
     ///
     /// The dissector shows every field under `acme.…`, joins frames that arrived in several segments, and shows the
-    /// kind of each frame in the info column, with its type and the name of a request (``namingRequests(_:)``). It shows
-    /// checksums but does not verify them, and it does not call closures of roles.
+    /// kind of each frame in the info column, with its type and the name of a request (``namingRequests(_:)``). It
+    /// shows checksums but does not verify them, and it does not call closures of roles.
     ///
     /// - Parameters:
     ///   - name: The name of the protocol in display filters, in lower case. It must not be the name of a protocol that
