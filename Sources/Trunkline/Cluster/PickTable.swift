@@ -211,8 +211,10 @@ final class PickTable: Sendable {
         if let key = wish.key { return choose(wish, byKey: key) }
         let range = drawRange(using: &generator)
         if let turns { return choose(wish, by: turns, in: range, using: &generator) }
-        if isStarting { return chooseWhileStarting(wish, in: range, using: &generator) }
         let (first, second) = drawTwo(in: range, using: &generator)
+        if isStarting || seats[first].member.errors != .none || seats[second].member.errors != .none {
+            return chooseByShares(wish, first, second, in: range, using: &generator)
+        }
         if let chosen = better(of: seats[first], seats[second], wish) { return chosen }
         return drawUsable(from: range, wish, using: &generator)
     }
@@ -243,42 +245,54 @@ final class PickTable: Sendable {
         let (x, y) = (a.member.average, b.member.average)
         let (inFlightA, inFlightB) = (a.inFlight, b.inFlight)
         var (loadA, loadB) = (Float(inFlightA + 1), Float(inFlightB + 1))
-        // A server that has not answered yet counts as fast as the other one.
-        if x.isKnown, y.isKnown {
+        if x.isMeasured, y.isMeasured {
             // A server that was slow would never be chosen again as long as the other one is idle.
             let (isStaleA, isStaleB) = (
                 inFlightA == 0 && x.isStale(at: now), inFlightB == 0 && y.isStale(at: now)
             )
             if isStaleA != isStaleB { return isStaleA ? a : b }
-            loadA *= x.microseconds(at: now)
-            loadB *= y.microseconds(at: now)
         }
+        let (timeA, timeB) = LatencyAverage.compare(x, y, at: now)
+        loadA *= timeA
+        loadB *= timeB
         let (errorsA, errorsB) = (a.member.errors, b.member.errors)
         if errorsA != .none { loadA /= 1 - errorsA.share(at: now) }
         if errorsB != .none { loadB /= 1 - errorsB.share(at: now) }
         return loadA <= loadB ? a : b
     }
 
-    /// Chooses like `choose`, but leaves a server that starts slowly out of as many draws as its share says.
-    private func chooseWhileStarting(
+    /// Chooses like `choose`, but leaves a server out of as many draws as its share says: one that starts slowly, or
+    /// that answers with errors. Otherwise, of one that has only errors and one that hangs, the latter would always be
+    /// chosen, and in the end all callers would wait for it.
+    ///
+    /// - Parameters:
+    ///   - first: The first server that was drawn.
+    ///   - second: The second one.
+    private func chooseByShares(
         _ wish: Wish,
+        _ first: Int,
+        _ second: Int,
         in range: Range<Int>,
         using generator: inout SeededGenerator
     ) -> Seat? {
         // One number for all draws: further ones are no further chances.
         let number = Float(generator.nextUnit())
-        func takesPart(_ seat: Seat) -> Bool { seat.slowStart.map { number < share($0, wish.now) } ?? true }
-        var (first, second) = drawTwo(in: range, using: &generator)
+        func takesPart(_ seat: Seat) -> Bool {
+            let errors = seat.member.errors
+            if errors != .none, number >= 1 - errors.share(at: wish.now) { return false }
+            return seat.slowStart.map { number < share($0, wish.now) } ?? true
+        }
+        var (first, second) = (first, second)
         for _ in 0..<3 where !takesPart(seats[first]) || !takesPart(seats[second]) {
             (first, second) = drawTwo(in: range, using: &generator)
         }
-        let (a, b) = (seats[first], seats[second])
-        if takesPart(a) != takesPart(b) {
-            let seat = takesPart(a) ? a : b
-            if isUsable(seat, wish) { return seat }
+        if takesPart(seats[first]), takesPart(seats[second]),
+            let chosen = better(of: seats[first], seats[second], wish)
+        {
+            return chosen
         }
-        if let chosen = better(of: a, b, wish) { return chosen }
-        return drawUsable(from: range, wish, using: &generator)
+        return drawUsable(in: range, wish, where: takesPart, using: &generator)
+            ?? drawUsable(from: range, wish, using: &generator)
     }
 
     private func share(_ since: Instant, _ now: Instant) -> Float {
@@ -296,17 +310,25 @@ final class PickTable: Sendable {
     }
 
     /// Draws two of the servers that may be chosen, in proportion to their weights, and returns the less loaded one.
-    private func drawUsable(in range: Range<Int>, _ wish: Wish, using generator: inout SeededGenerator) -> Seat? {
-        var (sum, first, second) = (0.0, Int?.none, Int?.none)
-        for index in range where isUsable(seats[index], wish) {
-            let weight = weight(of: index)
-            sum += weight
-            // Each replaces the earlier ones with the share that it has of their sum, so that all have their share at
-            // the end.
-            if first == nil || generator.nextUnit() * sum < weight { first = index }
-            if second == nil || generator.nextUnit() * sum < weight { second = index }
+    private func drawUsable(
+        in range: Range<Int>,
+        _ wish: Wish,
+        where takesPart: (Seat) -> Bool = { _ in true },
+        using generator: inout SeededGenerator
+    ) -> Seat? {
+        func draw(besides other: Int?) -> Int? {
+            var (sum, drawn) = (0.0, Int?.none)
+            for index in range where index != other && isUsable(seats[index], wish) && takesPart(seats[index]) {
+                let weight = weight(of: index)
+                sum += weight
+                // Each replaces the earlier ones with the share that it has of their sum, so that all have their share
+                // at the end.
+                if drawn == nil || generator.nextUnit() * sum < weight { drawn = index }
+            }
+            return drawn
         }
-        guard let first, let second else { return nil }
+        guard let first = draw(besides: nil) else { return nil }
+        guard let second = draw(besides: first) else { return seats[first] }
         return better(of: seats[first], seats[second], wish) ?? seats[first]
     }
 

@@ -173,7 +173,8 @@ struct ClusterLogRules: Sendable {
         case .panicBegan(let bad, let count):
             return (
                 .warning,
-                "\(bad) of \(LogText.count(count, "server")) are left out or not ready: all ready servers are used, and none is left out"
+                "\(bad) of \(LogText.count(count, "server")) are left out or not ready: all ready servers are used, and "
+                    + "no further one is left out"
             )
         case .panicEnded: return (.info, "enough servers are ready and not left out again")
         case .discoveryFailed(let error):

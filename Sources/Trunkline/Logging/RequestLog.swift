@@ -121,8 +121,8 @@ struct RequestLog: Sendable {
         let failed = counts.failed.values.reduce(0, +)
         let refused = counts.refused.values.reduce(0, +)
         let type = latest.error.timeline.map { " of type 0x\(String($0.type, radix: 16))" } ?? ""
-        let request =
-            latest.id.map { "request \($0)\(latest.error.requestName.map { " (\($0))" } ?? type)" } ?? "a request"
+        let name = latest.error.requestName.map { " (\($0))" }
+        let request = latest.id.map { "request \($0)\(name ?? type)" } ?? "a request\(name ?? "")"
         let error = LogText.of(latest.error.unnamed)
         if counts.number == 1 {
             return "\(request) \(failed == 1 ? "failed" : "was not accepted"): \(error)"
@@ -146,6 +146,7 @@ struct RequestLog: Sendable {
             ("refused", .integer(Int64(counts.refused.values.reduce(0, +)))),
             ("code", .text("\(latest.code)")), ("fate", .text("\(latest.fate)")),
         ] + (latest.endpoint.map { [("endpoint", .text("\($0)"))] } ?? [])
+            + (latest.requestName.map { [("name", .text($0))] } ?? [])
     }
 }
 

@@ -36,6 +36,25 @@ import Testing
         }
     }
 
+    /// A server that hung from the beginning counted as fast as the others, whatever it did not answer.
+    @Test func anUnknownAverageHasABound() {
+        let unknown = LatencyAverage(at: start)
+        let hanging = unknown.adding(nanoseconds: 20_000_000, .nothing, at: start)
+        #expect(!hanging.isKnown && hanging.microseconds(at: start) == 0)
+        #expect(LatencyAverage.compare(hanging, average(1), at: start) == (20_000, 1000))
+        #expect(LatencyAverage.compare(average(50), hanging, at: start) == (50_000, 50_000))
+        #expect(LatencyAverage.compare(unknown, average(1), at: start) == (1000, 1000))
+        #expect(LatencyAverage.compare(hanging, unknown, at: start) == (20_000, 1))
+        // A shorter time tells nothing, a longer one more.
+        let same = hanging.adding(nanoseconds: 1000, .nothing, at: after(0.001))
+        #expect(isClose(LatencyAverage.compare(same, average(1), at: after(0.001)).0, 20_000))
+        let longer = hanging.adding(nanoseconds: 30_000_000, .nothing, at: after(0.001))
+        #expect(LatencyAverage.compare(longer, average(1), at: after(0.001)).0 == 30_000)
+        // The server answers.
+        #expect(!hanging.adding(nanoseconds: 1000, .error, at: after(1)).isMeasured)
+        #expect(hanging.adding(nanoseconds: 1_000_000, .answer, at: after(1)).microseconds(at: after(1)) == 1000)
+    }
+
     @Test(arguments: [LatencyAverage.Outcome.answer, .error, .nothing])
     func aSlowRequestRaisesTheAverageAtOnce(_ outcome: LatencyAverage.Outcome) {
         let slow = average(1).adding(nanoseconds: 8_000_000_000, outcome, at: after(0.0001))
