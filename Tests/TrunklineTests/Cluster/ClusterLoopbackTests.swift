@@ -85,4 +85,15 @@ struct ClusterLoopbackTests {
         #expect(sample.links.allSatisfy { $0.inFlight == 0 && $0.member.inFlight == 0 })
         await sample.client.close()
     }
+
+    /// The second copy could choose the server that the first one had chosen in the same moment.
+    @Test func twoCopiesAreNeverOnOneServer() {
+        let (copies, now) = (HedgedCopies(on: EventLoops(count: 1).next()), Instant(nanoseconds: 1))
+        #expect(copies.begin(on: 1, ofSecond: false, at: now))
+        #expect(!copies.begin(on: 1, ofSecond: true, at: now) && copies.server(ofSecond: true) == nil)
+        #expect(copies.begin(on: 2, ofSecond: true, at: now))
+        #expect(!copies.begin(on: 2, ofSecond: false, at: now) && copies.server(ofSecond: false) == 1)
+        copies.endSecond()
+        #expect(copies.begin(on: 2, ofSecond: false, at: now))
+    }
 }
