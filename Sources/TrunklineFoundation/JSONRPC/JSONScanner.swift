@@ -125,8 +125,8 @@ struct JSONScanner {
         FrameError(.malformed, "invalid JSON at byte \(place) of the message")
     }
 
-    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes
-    /// the closing bracket, too, if it is empty.
+    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes the
+    /// closing bracket, too, if it is empty.
     private mutating func begin(
         _ opening: UInt8,
         _ closing: UInt8,
@@ -175,7 +175,7 @@ struct JSONScanner {
                 if size == 0 { throw invalid(at: place) }
                 place &+= size
             case ..<0x20: throw invalid(at: place)
-            default: place = text.endOfPlainText(from: place &+ 1)
+            default: place = text.endOfPlainString(from: place &+ 1)
             }
         }
     }
@@ -267,6 +267,15 @@ extension Span<UInt8> {
         return place
     }
 
+    /// The same as `endOfPlainText`. Not always inlined, which saves a tenth of the instructions of an escape.
+    fileprivate func endOfPlainString(from start: Int) -> Int {
+        firstOffset(
+            from: start,
+            amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },
+            amongRest: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
+        )
+    }
+
     /// The number of bytes of the escape at `offset`, where a backslash is; 0 if it is not a valid one.
     fileprivate func sizeOfEscape(at offset: Int) -> Int {
         switch byte(at: offset + 1) {
@@ -278,15 +287,13 @@ extension Span<UInt8> {
         }
     }
 
-    /// The code unit of UTF-16 that `\u` and four hexadecimal digits at `offset` stand for. `nil` if they are not
-    /// there.
+    /// The code unit of UTF-16 that `\u` and four hexadecimal digits at `offset` stand for. `nil` if they are not there.
     fileprivate func codeUnit(at offset: Int) -> UInt32? {
         guard offset + 6 <= count, self[offset] == UInt8(ascii: "\\"), self[offset + 1] == UInt8(ascii: "u") else {
             return nil
         }
         var unit: UInt32 = 0
         for index in offset + 2..<offset + 6 {
-            // `hexadecimalValue` takes a tenth more instructions.
             let (digit, letter) = (self[index] &- 0x30, (self[index] | 0x20) &- 0x61)
             guard digit < 10 || letter < 6 else { return nil }
             unit = unit << 4 | UInt32(digit < 10 ? digit : letter + 10)
@@ -333,9 +340,8 @@ extension Span<UInt8> {
         return count == text.count
     }
 
-    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first
-    /// one lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not
-    /// ASCII.
+    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first one
+    /// lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not ASCII.
     func shortJSONString(in range: Range<Int>) -> UInt64? {
         var (place, text, shift): (Int, UInt64, UInt64) = (range.lowerBound, 0, 0)
         while place < range.upperBound {
@@ -356,7 +362,7 @@ extension Span<UInt8> {
 
     /// Whether the valid JSON string in `range`, without its quotation marks, has escapes.
     func hasEscapes(inJSONString range: Range<Int>) -> Bool {
-        endOfPlainText(from: range.lowerBound) < range.upperBound
+        endOfPlainString(from: range.lowerBound) < range.upperBound
     }
 
     /// The UTF-8 of the valid JSON string in `range`, without its quotation marks, or its beginning of at least `limit`
