@@ -205,7 +205,7 @@ extension Cluster {
 }
 
 extension ClientError {
-    /// Whether the link was lost, or there is none. Its server receives the request on the next one.
+    /// Whether the link was lost, or there was none. The server receives the request on its next link.
     fileprivate var isOfLostLink: Bool { code == .connectionLost || code == .unavailable }
 
     /// Whether a subscription on all servers fails with this error of one of them. A server that has only not answered

@@ -3,7 +3,8 @@ extension Cluster {
     /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
     public struct Metrics: Sendable, Hashable {
         /// The number of calls: requests and one-way messages, each of them once, whatever its tries and copies, and
-        /// also each of a batch. A subscription is one call, and its moves are none. Calls in progress are among them.
+        /// also each of a batch. A subscription is one call; its moves are not counted. Calls in progress are
+        /// included.
         public var calls = 0
         /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that
         /// were refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.

@@ -56,7 +56,7 @@ struct ClusterServers {
     var all: [Server] = []
     /// The number of servers that are no longer in the list.
     private(set) var leavingCount = 0
-    /// The number of servers that took requests before the first of these was left out of the list.
+    /// How many servers took requests when a list last left some of them out.
     var wantedCount = 0
     /// Links that take no requests any more and finish those that they have.
     var draining: [UInt64: MemberLink] = [:]

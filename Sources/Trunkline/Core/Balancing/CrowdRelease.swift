@@ -15,7 +15,7 @@ package struct CrowdRelease: Sendable {
     package private(set) var moment: Instant
     /// The number of calls that have gone on.
     private var released = 0
-    /// The parts of the crowd that moments have let go.
+    /// The share of the crowd that may have gone on by now, without the first few.
     private var share = 0.0
 
     package init(at now: Instant) { moment = now.advanced(by: Self.interval) }
