@@ -17,6 +17,10 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "Trunkline", targets: ["Trunkline"]),
+        .library(name: "TrunklineCore", targets: ["TrunklineCore"]),
+        .library(name: "TrunklineLayouts", targets: ["TrunklineLayouts"]),
+        .library(name: "TrunklineCluster", targets: ["TrunklineCluster"]),
+        .library(name: "TrunklineLogging", targets: ["TrunklineLogging"]),
         .library(name: "TrunklineHTTP", targets: ["TrunklineHTTP"]),
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
         .library(name: "TrunklineDiagnostics", targets: ["TrunklineDiagnostics"]),
@@ -28,49 +32,63 @@ let package = Package(
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),
-        // The client. `Core` contains the rules: value types with bytes and instants as inputs and actions as outputs, without
-        // imports. `IO` contains the event loops, sockets, TLS and name resolution.
+        // What one import gives: the modules below.
         .target(
             name: "Trunkline",
-            dependencies: ["CTrunkline"],
+            dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging"],
+            swiftSettings: settings
+        ),
+        // The client. `Core` contains the rules: value types with bytes and instants as inputs and actions as outputs, without
+        // imports. `IO` contains the event loops, sockets, TLS and name resolution.
+        .target(name: "TrunklineCore", dependencies: ["CTrunkline"], swiftSettings: settings),
+        // Codecs: declared layouts with their checksums, lines, payloads after a head or a length; and a dissector for Wireshark.
+        .target(name: "TrunklineLayouts", dependencies: ["CTrunkline", "TrunklineCore"], swiftSettings: settings),
+        // The log of a client, as an observer: it makes lines of events.
+        .target(name: "TrunklineLogging", dependencies: ["TrunklineCore"], swiftSettings: settings),
+        // Many servers of one service: discovery, balancing, ejection, calls that go to one of them.
+        .target(
+            name: "TrunklineCluster",
+            dependencies: ["TrunklineCore", "TrunklineLogging"],
             swiftSettings: settings
         ),
         // HTTP/1.1: a codec and its requests. Without Foundation.
         .target(
             name: "TrunklineHTTP",
-            dependencies: ["Trunkline"],
+            dependencies: ["TrunklineCore"],
             swiftSettings: settings
         ),
         // The part that needs Foundation: JSON bodies, JSON-RPC, and HTTP over the link.
         .target(
             name: "TrunklineFoundation",
-            dependencies: ["Trunkline", "TrunklineHTTP"],
+            dependencies: ["TrunklineCore", "TrunklineHTTP"],
             swiftSettings: settings
         ),
         // Exports metrics: the text format of Prometheus, and OTLP. Without Foundation.
         .target(
             name: "TrunklineTelemetry",
-            dependencies: ["Trunkline", "TrunklineHTTP"],
+            dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineHTTP"],
             swiftSettings: settings
         ),
         // The flight recorder, and what is made of its recordings: JSON lines, and captures for Wireshark. The probe.
         // Without Foundation.
         .target(
             name: "TrunklineDiagnostics",
-            dependencies: ["Trunkline"],
+            dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts"],
             swiftSettings: settings
         ),
         // For tests: a real server with scripted faults, a simulated network, and a conformance test for codecs. Without
         // Foundation.
         .target(
             name: "TrunklineTesting",
-            dependencies: ["Trunkline", "TrunklineDiagnostics", "CTrunkline"],
+            dependencies: [
+                "TrunklineCore", "TrunklineDiagnostics", "TrunklineLayouts", "TrunklineLogging", "CTrunkline",
+            ],
             swiftSettings: settings
         ),
         // The server side of HTTP over the link, in the test server.
         .target(
             name: "TrunklineGateway",
-            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
+            dependencies: ["TrunklineCore", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
             swiftSettings: settings
         ),
         // Reports what a server does.
@@ -80,7 +98,9 @@ let package = Package(
         .executableTarget(
             name: "trunkline-bench",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
+                "TrunklineHTTP",
+                "TrunklineFoundation", "TrunklineGateway",
                 "TrunklineTesting", "CTrunklineBench",
             ],
             swiftSettings: settings
@@ -88,7 +108,7 @@ let package = Package(
         // Layouts that several test targets use.
         .target(
             name: "SampleLayouts",
-            dependencies: ["Trunkline"],
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts"],
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
@@ -97,31 +117,44 @@ let package = Package(
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
-            dependencies: ["Trunkline", "TrunklineDiagnostics", "SampleLayouts", "CTestWidth"],
+            dependencies: [
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineLogging",
+                "TrunklineDiagnostics", "SampleLayouts", "CTestWidth",
+            ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTests",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineTesting", "CTrunkline", "SampleLayouts",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineLogging",
+                "TrunklineDiagnostics", "TrunklineTesting", "CTrunkline", "SampleLayouts",
                 "CTestWidth",
             ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineHTTPTests",
-            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTesting", "CTestWidth"],
+            dependencies: [
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineHTTP",
+                "TrunklineTesting", "CTestWidth",
+            ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTelemetryTests",
-            dependencies: ["Trunkline", "TrunklineHTTP", "TrunklineTelemetry", "TrunklineTesting", "CTestWidth"],
+            dependencies: [
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineHTTP",
+                "TrunklineTelemetry",
+                "TrunklineTesting", "CTestWidth",
+            ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineFoundationTests",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
+                "TrunklineHTTP",
+                "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
@@ -129,14 +162,14 @@ let package = Package(
         // A client for a test that stops its process.
         .executableTarget(
             name: "stopped-client",
-            dependencies: ["Trunkline"],
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts"],
             path: "Tests/StoppedClient",
             swiftSettings: settings
         ),
         // A service for the incidents of `.ci/incidents.py`.
         .executableTarget(
             name: "incident-service",
-            dependencies: ["Trunkline", "TrunklineTelemetry"],
+            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineTelemetry"],
             path: "Tests/Incidents",
             swiftSettings: settings
         ),
@@ -144,7 +177,9 @@ let package = Package(
         .testTarget(
             name: "TrunklineValueTests",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
+                "TrunklineHTTP",
+                "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
@@ -152,7 +187,9 @@ let package = Package(
         .testTarget(
             name: "TrunklineInteropTests",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
+                "TrunklineHTTP",
+                "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "trunkline-probe", "stopped-client", "CTestWidth",
             ],
             swiftSettings: settings
@@ -169,7 +206,9 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
         .executableTarget(
             name: "trunkline-fuzz",
             dependencies: [
-                "Trunkline", "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineTesting", "SampleLayouts",
+                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
+                "TrunklineHTTP",
+                "TrunklineTesting", "SampleLayouts",
             ],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],

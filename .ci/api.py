@@ -29,6 +29,8 @@ MODULES = [
     "Trunkline", "TrunklineDiagnostics", "TrunklineFoundation", "TrunklineGateway", "TrunklineHTTP", "TrunklineTelemetry",
     "TrunklineTesting",
 ]
+# The modules that `Trunkline` exports: their declarations are documented and listed as its own.
+EXPORTED = ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging"]
 DIGEST = pathlib.Path(".ci/api")
 TYPES = {"swift.struct", "swift.enum", "swift.class", "swift.actor", "swift.protocol"}
 # Conformances that nearly every type has.
@@ -50,6 +52,8 @@ class Tools:
 
     def extract(self, module, directory, *options):
         """Writes the module's symbol graph, and those of its extensions of other modules, into a directory."""
+        if module == "Trunkline":
+            options += (f"-experimental-allowed-reexported-modules={','.join(EXPORTED)}",)
         output(
             self.bin / "swift-symbolgraph-extract",
             *("-module-name", module, "-target", self.target, "-I", self.build / "Modules"),
@@ -132,7 +136,7 @@ def lines(graph, tools):
             declaration = "requirement " + declaration
         elif "defaultImplementationOf" in kinds:
             declaration = "default " + declaration
-        elif extension and (extension.get("typeKind") == "swift.protocol" or extension["extendedModule"] != MODULE[0]):
+        elif extension and (extension.get("typeKind") == "swift.protocol" or extension["extendedModule"] not in OWN):
             declaration = "extension " + declaration
         for relation in relations[identifier]:
             if relation["kind"] == "memberOf" and relation["target"] not in symbols:
@@ -146,12 +150,12 @@ def lines(graph, tools):
             yield (name, False, ""), f"{name} | extension {name}: {', '.join(names)}"
 
 
-# The module that is being read.
-MODULE = [""]
+# The module that is being read, and those that it exports.
+OWN = []
 
 
 def built(module, tools):
-    MODULE[0] = module
+    OWN[:] = [module, *(EXPORTED if module == "Trunkline" else [])]
     found = set()
     for graph in tools.graphs(module):
         found |= set(lines(graph, tools))

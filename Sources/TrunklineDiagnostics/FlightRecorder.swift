@@ -1,4 +1,5 @@
-public import Trunkline
+public import TrunklineCluster
+public import TrunklineCore
 
 /// Keeps the latest calls, frame headers and events of one client in fixed memory.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Records of varying length in fixed memory. When it is full, the oldest are overwritten.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// The options of a client's flight recorder, which keeps the latest frame headers, calls and decisions in fixed memory.
 ///

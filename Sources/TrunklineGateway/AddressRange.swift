@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension SocketAddress {
     /// Whether the address is public: not reserved for this machine, its network or a special purpose.

@@ -1,5 +1,5 @@
 import Foundation
-public import Trunkline
+public import TrunklineCore
 import TrunklineFoundation
 public import TrunklineTesting
 

@@ -1,5 +1,5 @@
 package import Foundation
-import Trunkline
+import TrunklineCore
 
 /// The scheme, host and port of an HTTP server (RFC 6454), for a gateway's list of allowed origins.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Looks up a name once, in both address families at the same time.
 final class OriginLookup: Sendable {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineFoundation
 
 /// The number of content bytes that a client currently accepts.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Decodes content in chunks (RFC 9112 §7.1) as it arrives. Reads each byte once.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// The client side of HTTP/1.1 (RFC 9112): encodes requests and decodes responses, which are matched in order
 /// (pipelining).

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Encodes an outbound message: checks it as strictly as an inbound one, and adds missing fields.
 struct HTTP1Encoding {

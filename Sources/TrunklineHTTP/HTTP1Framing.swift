@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The fields of a head that determine where the message ends and whether its link ends with it (RFC 9112 §6, §9).
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The character classes of RFC 9110 and RFC 9112, and the errors for bytes outside them.
 enum HTTP1Grammar {

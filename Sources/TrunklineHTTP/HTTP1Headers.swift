@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The fields of a head or a trailer section, in their original order and spelling. A name may occur several times.
 public struct HTTP1Headers: Sendable, Hashable {

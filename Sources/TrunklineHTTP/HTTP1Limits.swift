@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The size limits of messages, in both directions.
 struct HTTP1Limits: Sendable {

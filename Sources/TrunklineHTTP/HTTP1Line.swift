@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// A cursor within one line: the first line of a message, or a field line. The caller knows that the line has an end.
 struct HTTP1Line {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The positions of a message's parts in the body of its frame: `head ++ content ++ trailers`. The head includes its
 /// empty line, the trailers do not. The frame's named fields hold the sizes of the head and of the trailers.

@@ -1,4 +1,4 @@
-package import Trunkline
+package import TrunklineCore
 
 /// The first part of a message that is carried in frames: the whole head, and the beginning of the content.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// An HTTP/1.1 response, read while it arrives: the head, content in pieces, trailers.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// An HTTP/1.1 request (RFC 9112), to be sent by a client whose codec is ``HTTP1Codec``.
 ///

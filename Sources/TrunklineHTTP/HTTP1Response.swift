@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// An HTTP/1.1 response (RFC 9112).
 public struct HTTP1Response: Sendable, Hashable {

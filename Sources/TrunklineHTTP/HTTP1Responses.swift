@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The state of one link's responses: the requests they answer, and the position within the current response.
 struct HTTP1Responses: Sendable {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The server side of HTTP/1.1: requests in, responses out. For tests.
 struct HTTP1Server: FrameCodec, SentFrameCodec {

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// The metrics of one client at one time, for an exporter.
 ///

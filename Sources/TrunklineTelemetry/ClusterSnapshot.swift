@@ -1,4 +1,5 @@
-public import Trunkline
+public import TrunklineCluster
+import TrunklineCore
 
 /// The metrics of one cluster at one time, for an exporter.
 ///

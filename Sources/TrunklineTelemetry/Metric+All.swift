@@ -1,4 +1,5 @@
-import Trunkline
+import TrunklineCluster
+import TrunklineCore
 
 /// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
 extension Metric {

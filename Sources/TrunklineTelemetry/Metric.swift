@@ -1,4 +1,5 @@
-package import Trunkline
+import TrunklineCluster
+package import TrunklineCore
 
 /// A metric of a client or a cluster, for all exporters.
 package struct Metric: Sendable {

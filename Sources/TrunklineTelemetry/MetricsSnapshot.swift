@@ -1,4 +1,5 @@
-import Trunkline
+import TrunklineCluster
+import TrunklineCore
 
 /// The metrics of a client or a cluster at one time, for an exporter: a ``ClientSnapshot`` or a ``ClusterSnapshot``.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 import TrunklineHTTP
 
 /// Sends the metrics of clients and clusters to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in JSON.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// An `ExportMetricsServiceRequest` of OTLP 1.x in its JSON encoding.
 ///

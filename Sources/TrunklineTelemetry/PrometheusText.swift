@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The text format of Prometheus (version 0.0.4), for the page `/metrics` of a program.
 ///

@@ -1,6 +1,7 @@
 import Foundation
 import Synchronization
 import Trunkline
+import TrunklineCluster
 import TrunklineTelemetry
 
 /// A small service, as a user would build it, for the incidents of `.ci/incidents.py`: workers send requests through one

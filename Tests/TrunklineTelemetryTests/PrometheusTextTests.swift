@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTelemetry
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 @Suite struct PrometheusTextTests {
     private func lines(of snapshots: [any MetricsSnapshot], with prefix: String) -> [String] {

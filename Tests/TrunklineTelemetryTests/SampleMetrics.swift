@@ -1,6 +1,7 @@
 import TrunklineTelemetry
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// A snapshot in which every metric has a value, except those of the present link.
 func sampleSnapshot(named name: String = "users", attributes: [String: String] = [:]) -> ClientSnapshot {

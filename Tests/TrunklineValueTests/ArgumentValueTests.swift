@@ -2,7 +2,8 @@ import Testing
 import TrunklineHTTP
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Functions without a client accept any number and duration: they clamp it, or throw.
 @Suite(.tags(.simulated))

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineTesting
 
 /// A cluster works or refuses its calls with an error, and closes, whatever the values of its options are.

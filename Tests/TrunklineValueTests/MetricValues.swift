@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTelemetry
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Counters that users can set, for tests of their own: no exporter traps.
 extension ArgumentValueTests {

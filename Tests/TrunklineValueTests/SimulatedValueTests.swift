@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineDiagnostics
 import TrunklineFoundation
 import TrunklineTesting

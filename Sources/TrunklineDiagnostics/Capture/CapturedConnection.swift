@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// An address and a port in a capture.
 struct CapturedHost: Hashable {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Writes a capture file in the pcapng format (draft-ietf-opsawg-pcapng): one section with one interface, whose packets
 /// begin with an IP header and have times in nanoseconds.

@@ -1,4 +1,5 @@
-public import Trunkline
+public import TrunklineCore
+import TrunklineLayouts
 
 extension Recording {
     /// Returns the recording as a capture file in the pcapng format, which Wireshark and tshark open.
@@ -19,7 +20,7 @@ extension Recording {
     ///   up to 1 KiB. A frame of more than 64 MiB, or for which there is no room left, is an empty segment with a
     ///   comment.
     /// - Calls are not in the capture, and neither are values that a handshake sets with
-    ///   ``/Trunkline/Handshaker/setDefault(_:to:)-7ij7k``.
+    ///   ``/Trunkline/Handshaker/setDefault(_:to:)-(_,Bytes)``.
     ///
     /// - Parameters:
     ///   - codec: The codec of the client.

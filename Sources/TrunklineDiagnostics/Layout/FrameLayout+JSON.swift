@@ -1,4 +1,5 @@
-public import Trunkline
+import TrunklineCore
+public import TrunklineLayouts
 
 // A layout as JSON has the names and defaults of the Swift API: a field is an object whose member of the field's name
 // has its width, and a role is a member of "roles". "comment" is allowed in every object.

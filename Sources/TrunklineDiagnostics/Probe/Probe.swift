@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// Reports what a server does: how its name resolves, which of its addresses accept connections, TLS and its
 /// certificates, whether it accepts the login, and how long it takes to answer pings.

@@ -1,4 +1,5 @@
-package import Trunkline
+package import TrunklineCore
+import TrunklineLayouts
 
 /// The error for a command line that cannot be used.
 package struct ProbeUsageError: Error {

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension Probe {
     /// Probes the server of a command line, prints the report, and returns the exit code: makes a tool like

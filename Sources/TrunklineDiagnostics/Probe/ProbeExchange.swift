@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// What is sent and received on a usable link.
 struct ProbeExchange {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The report for programs. Members without a value are absent.
 extension ProbeReport {

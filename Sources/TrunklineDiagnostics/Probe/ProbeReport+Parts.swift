@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// What the probe found, step by step. Durations are in seconds.
 extension ProbeReport {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The report for people.
 extension ProbeReport {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// What a server did when it was probed: the result of ``Probe``.
 public struct ProbeReport: Sendable {

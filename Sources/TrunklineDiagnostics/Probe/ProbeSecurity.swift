@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// How links are secured: the settings, and the name that the certificate must have.
 struct ProbeSecurity: Sendable {

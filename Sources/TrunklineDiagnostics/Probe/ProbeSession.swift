@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The part of a probe in which a client logs in and exchanges requests with the server.
 struct ProbeSession {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One connection to one address.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Connects to a server, exchanges pings with it, and reports what it did. See `Probe`.
 ///

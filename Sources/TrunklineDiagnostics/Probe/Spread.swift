@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The distribution of some durations, in seconds.
 package struct Spread: Sendable {

@@ -1,4 +1,4 @@
-package import Trunkline
+package import TrunklineCore
 
 extension Recording {
     /// The state of the client at the time of the oldest entry. A recording that begins with its client has only the

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension Recording {
     /// A request that was sent, and what the server sent in reply to it.

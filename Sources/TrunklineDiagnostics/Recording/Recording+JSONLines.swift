@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension Recording {
     /// The recording as text: a JSON object in each line, the first of which describes the recording.

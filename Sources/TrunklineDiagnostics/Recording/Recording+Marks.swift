@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension Recording {
     /// The marks that a codec gives a response or part, as far as they say to which requests it belongs and how it ends

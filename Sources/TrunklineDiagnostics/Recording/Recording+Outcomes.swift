@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension Recording {
     /// How a recorded call ended.

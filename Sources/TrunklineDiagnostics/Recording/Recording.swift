@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// What happened in a client: its calls, the headers of its frames, and its events, in order.
 ///

@@ -1,5 +1,5 @@
 public import Foundation
-public import Trunkline
+public import TrunklineCore
 
 /// A typed request whose body and response are JSON (RFC 8259), for `.standard` and other codecs.
 ///

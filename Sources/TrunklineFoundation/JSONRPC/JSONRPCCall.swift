@@ -1,5 +1,5 @@
 public import Foundation
-public import Trunkline
+public import TrunklineCore
 
 /// A method that the server calls: a request of the server, or a notification.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// A codec for JSON-RPC 2.0 (jsonrpc.org/specification), as language servers, servers of the Model Context Protocol and
 /// many daemons speak it. <doc:JSONRPC> has examples.

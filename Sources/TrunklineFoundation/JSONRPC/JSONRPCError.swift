@@ -1,5 +1,5 @@
 public import Foundation
-public import Trunkline
+public import TrunklineCore
 
 /// An error of JSON-RPC 2.0 (section 5.1): what a peer answers instead of a result.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension JSONRPCCodec {
     /// How messages follow each other on a link.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension JSONRPCCodec {
     /// The form of the ids of requests that this side sends.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The members of one message of JSON-RPC 2.0, as ranges of its text. Values are found and not decoded.
 struct JSONRPCMessage {

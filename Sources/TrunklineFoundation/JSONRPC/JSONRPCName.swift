@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The names of the members of messages and of errors. Members with other names are ignored.
 ///

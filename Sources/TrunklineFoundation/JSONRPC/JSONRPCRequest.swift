@@ -1,5 +1,5 @@
 public import Foundation
-public import Trunkline
+public import TrunklineCore
 
 /// A request of JSON-RPC 2.0 with typed parameters and a typed result, for a ``JSONRPCCodec``.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Finds the ends of JSON values (RFC 8259) without decoding them, and rejects everything that is not JSON.
 ///

@@ -1,5 +1,5 @@
 package import Foundation
-import Trunkline
+import TrunklineCore
 
 /// Collects a body that arrives in pieces, so that its length is known: in memory up to `memory` bytes, otherwise all
 /// of it in a file. Used by one task at a time.

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// The queue on which files are read, written and closed: not on event loops, nor on the cooperative pool.
 enum Disk {

@@ -1,5 +1,5 @@
 package import Foundation
-package import Trunkline
+package import TrunklineCore
 
 #if canImport(FoundationNetworking)
     package import FoundationNetworking

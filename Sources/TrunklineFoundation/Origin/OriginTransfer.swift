@@ -1,5 +1,5 @@
 package import Foundation
-import Trunkline
+import TrunklineCore
 
 #if canImport(FoundationNetworking)
     package import FoundationNetworking

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// A request body that can be read only once.
 final class BodyStream: Sendable {

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// The rule that decides which requests may be sent directly after they failed over the link.
 enum Fallback: Sendable {

@@ -1,5 +1,5 @@
 public import Foundation
-import Trunkline
+import TrunklineCore
 
 extension HTTPTunnel {
     /// The body of a response, read in pieces while it arrives. It can be read once; several iterators share its

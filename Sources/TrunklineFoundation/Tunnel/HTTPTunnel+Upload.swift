@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// Requests whose body is sent in parts.
 extension HTTPTunnel {

@@ -1,5 +1,5 @@
 public import Foundation
-public import Trunkline
+public import TrunklineCore
 
 #if canImport(FoundationNetworking)
     public import FoundationNetworking

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// The body of a response that arrives over the link: returns the received pieces, and tells the gateway how many more
 /// bytes it may send.

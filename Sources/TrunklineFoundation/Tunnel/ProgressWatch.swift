@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Detects that there was no progress for a given time.
 final class ProgressWatch: Sendable {

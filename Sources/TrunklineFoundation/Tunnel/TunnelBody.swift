@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 
 /// The body of a request.
 enum TunnelBody: Sendable {

@@ -1,5 +1,5 @@
 import Foundation
-import Trunkline
+import TrunklineCore
 import TrunklineHTTP
 
 #if canImport(FoundationNetworking)

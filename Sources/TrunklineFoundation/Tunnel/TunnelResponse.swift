@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineHTTP
 
 #if canImport(FoundationNetworking)

@@ -1,5 +1,5 @@
 package import Foundation
-package import Trunkline
+package import TrunklineCore
 
 /// The frames that carry HTTP messages over a link.
 ///

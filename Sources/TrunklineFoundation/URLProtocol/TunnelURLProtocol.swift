@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 #if canImport(FoundationNetworking)
     import Foundation

@@ -1,5 +1,5 @@
 import CTrunkline
-import Trunkline
+import TrunklineCore
 
 /// The contents of a certificate to be created.
 struct CertificateRequest {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension CodecConformance {
     /// The rules that a codec must keep. The table at `CodecConformance` lists them for users.

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension CodecConformance {
     /// Frames that one side sends, or bytes that one side receives.

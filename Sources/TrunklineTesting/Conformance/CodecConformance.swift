@@ -1,4 +1,5 @@
-public import Trunkline
+public import TrunklineCore
+public import TrunklineLayouts
 
 /// Checks that a codec follows the rules of `FrameCodec`, with sample frames and many variants of their bytes.
 ///

@@ -1,4 +1,4 @@
-package import Trunkline
+package import TrunklineCore
 
 /// The receiving end of one link, driven as a connection drives it: decodes every complete frame and keeps the rest.
 package struct ConformanceLink {

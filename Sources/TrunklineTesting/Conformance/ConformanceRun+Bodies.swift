@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Bodies of any bytes: the other side must decode exactly one frame, the same one.
 extension ConformanceRun {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Assumptions of the client: codecs are values, `encode` appends, and both directions are deterministic.
 extension ConformanceRun {

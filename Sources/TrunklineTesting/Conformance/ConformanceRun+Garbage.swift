@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Inputs that must be refused, and random inputs that must not break a rule.
 extension ConformanceRun {

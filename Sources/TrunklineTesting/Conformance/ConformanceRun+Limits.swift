@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Frames at the limit and beyond it.
 extension ConformanceRun {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Serial numbers, pings, cancellations and window updates.
 extension ConformanceRun {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Round trips, and the streams of bytes with which all other checks begin.
 extension ConformanceRun {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Incomplete frames, and several frames at once.
 extension ConformanceRun {

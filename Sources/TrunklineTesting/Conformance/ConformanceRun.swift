@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One check: the findings so far, and what the next steps need.
 struct ConformanceRun {

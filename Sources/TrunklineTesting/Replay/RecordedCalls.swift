@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 /// What a recording tells about each call: when its request was sent, and how it ended.

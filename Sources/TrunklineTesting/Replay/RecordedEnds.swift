@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 extension Recording {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 /// The exchanges of one server, which it repeats.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 /// A recording in the order in which a replay does what it tells, with a time of its own for each entry.

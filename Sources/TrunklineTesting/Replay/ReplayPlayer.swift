@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 /// The time of a replay, whose zero is the oldest entry of the recording.

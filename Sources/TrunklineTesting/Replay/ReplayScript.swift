@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 import TrunklineDiagnostics
 
 /// What the servers, the network and the callers of a recording did, and when.

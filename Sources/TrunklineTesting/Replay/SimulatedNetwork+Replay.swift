@@ -1,5 +1,6 @@
-public import Trunkline
+public import TrunklineCore
 public import TrunklineDiagnostics
+import TrunklineLogging
 
 /// The result of replaying a recording.
 public struct Replay: Sendable {

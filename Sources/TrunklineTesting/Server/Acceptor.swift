@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The listening socket of a `LoopbackServer`. It is opened before the server exists, and may be closed and reopened.
 actor Acceptor: ListenerHandler, TransportHandler {

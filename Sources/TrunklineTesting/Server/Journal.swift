@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension LoopbackServer {
     /// A record of what a server has received and done since it was started.

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// Requests of the server to its clients.
 extension LoopbackServer {

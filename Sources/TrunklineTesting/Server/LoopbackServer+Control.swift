@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// Methods by which a test controls the server.
 extension LoopbackServer {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Exchanges: how bodies of `Reaction.perform` run, and how they receive frames.
 extension LoopbackServer {

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// The journal, and waiting for what it records.
 extension LoopbackServer {

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// Pings, pongs and silence.
 extension LoopbackServer {

@@ -1,4 +1,4 @@
-package import Trunkline
+package import TrunklineCore
 
 /// Connections, bytes in and bytes out.
 extension LoopbackServer: TransportHandler {

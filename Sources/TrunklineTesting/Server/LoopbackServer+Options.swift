@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension LoopbackServer {
     /// Settings of a test server, apart from its handler.

@@ -1,4 +1,5 @@
-import Trunkline
+import TrunklineCore
+import TrunklineLayouts
 
 /// Performs reactions.
 extension LoopbackServer {

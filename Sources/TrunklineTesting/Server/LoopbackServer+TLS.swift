@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension LoopbackServer {
     /// The TLS options of a test server.

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// A scripted server for tests, over real sockets or in a simulated network.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// A reaction in progress: the steps that are left for one request.
 struct Program {

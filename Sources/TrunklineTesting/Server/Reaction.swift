@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// The action of a ``LoopbackServer`` in response to a request.
 ///

@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// One request and its reply, handled by the body of ``Reaction/perform(_:)``.
 ///

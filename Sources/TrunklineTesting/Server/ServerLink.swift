@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {

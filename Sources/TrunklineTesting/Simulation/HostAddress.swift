@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// A host of a simulated network: a socket address without its port. What is no IP address is a host of its own.
 enum HostAddress: Hashable {

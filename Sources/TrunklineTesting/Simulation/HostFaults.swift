@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The faults and conditions of the hosts of a simulated network, applied to new links. Accessed by key only, never
 /// iterated.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The interfaces, addresses and routes of the host that all clients of a simulated network share.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The state of one side of a link.
 final class LinkEnd {

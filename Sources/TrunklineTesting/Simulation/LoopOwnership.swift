@@ -1,5 +1,5 @@
 import Synchronization
-import Trunkline
+import TrunklineCore
 
 #if canImport(Glibc)
     import Glibc

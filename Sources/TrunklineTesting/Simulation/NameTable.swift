@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The names of a simulated network and the addresses that they resolve to, in order.
 struct NameTable {

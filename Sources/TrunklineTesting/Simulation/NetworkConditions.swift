@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The delays, the throughput and the fragmentation of the links of a simulated network when there are no faults.
 ///

@@ -1,5 +1,5 @@
 import Synchronization
-import Trunkline
+import TrunklineCore
 
 /// Jobs and work that reach a simulated loop from threads that do not own it.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One end of a link: the one that connected or the one that accepted.
 enum Side: Int {

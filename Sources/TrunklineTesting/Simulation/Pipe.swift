@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One direction of a link: the sender's buffer, the bytes in transit, and the receiver's buffer, in one queue.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// What a simulated loop can run now: jobs of tasks and actors, and posted work. The seed determines the order.
 struct ReadyList {

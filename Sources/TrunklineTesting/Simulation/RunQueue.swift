@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Lets the runs of a network begin one after the other, in the order of their calls.
 ///

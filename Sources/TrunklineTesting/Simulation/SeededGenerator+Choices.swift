@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension SeededGenerator {
     /// A random number from zero to `count - 1`. `count` must be positive.

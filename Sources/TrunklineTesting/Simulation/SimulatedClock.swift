@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The virtual time of a simulated network. Sleeping takes no real time.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Access to the loop from any thread.
 extension SimulatedEventLoop {

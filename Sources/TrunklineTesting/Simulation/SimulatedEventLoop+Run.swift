@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Running a body until it returns.
 extension SimulatedEventLoop {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One turn: jobs and posted work → readiness → timers → end-of-turn work.
 extension SimulatedEventLoop {

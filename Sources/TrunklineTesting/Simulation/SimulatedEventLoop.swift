@@ -1,4 +1,4 @@
-package import Trunkline
+package import TrunklineCore
 
 /// An event loop in virtual time, over a simulated network, on the thread that calls `run`.
 ///

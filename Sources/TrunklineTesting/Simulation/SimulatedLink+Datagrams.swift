@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Links of datagrams: each datagram is delivered alone, later than others or twice, or is lost.
 extension SimulatedLink {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The socket operations of one side.
 extension SimulatedLink {

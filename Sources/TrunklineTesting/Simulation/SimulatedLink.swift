@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One TCP connection of a simulated network, or the datagrams between two addresses: two ends, a pipe in each direction, and the faults between them.
 ///

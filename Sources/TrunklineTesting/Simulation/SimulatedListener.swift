@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// A listening socket of a simulated network. Deallocating it closes it.
 final class SimulatedListener: Listener {

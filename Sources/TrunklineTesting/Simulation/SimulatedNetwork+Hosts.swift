@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// Hosts and names.
 extension SimulatedNetwork {

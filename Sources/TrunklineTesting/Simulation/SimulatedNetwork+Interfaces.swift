@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Interfaces, addresses and routes of the host that all clients of this network share.
 ///

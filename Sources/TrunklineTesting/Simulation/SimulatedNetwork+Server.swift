@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 extension SimulatedNetwork {
     /// Starts a server in this network. Must be called within ``run(limits:_:)``.

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 extension SimulatedNetwork {
     /// Lets `duration` pass while nothing on this network runs, as when the process hangs or the machine sleeps: timers

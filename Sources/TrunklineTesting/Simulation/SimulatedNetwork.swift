@@ -1,4 +1,4 @@
-public import Trunkline
+public import TrunklineCore
 
 /// A simulated network in virtual time.
 ///

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// Tells clients of a simulated network about the interfaces and routes of their host.
 ///

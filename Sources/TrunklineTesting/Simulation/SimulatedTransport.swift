@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// One side of a simulated link. Deallocating it closes the side.
 final class SimulatedTransport: Transport {

@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// A task that sleeps in virtual time.
 ///

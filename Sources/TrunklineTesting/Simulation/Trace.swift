@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The events of a simulation as a fingerprint and, on demand, as text.
 ///

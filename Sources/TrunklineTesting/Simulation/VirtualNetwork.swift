@@ -1,4 +1,4 @@
-import Trunkline
+import TrunklineCore
 
 /// The state of a simulated network: names, listeners, links, packets in transit, and events to deliver.
 ///

@@ -1,5 +1,5 @@
 import Synchronization
-import Trunkline
+import TrunklineCore
 
 /// The current time of a simulation. Any thread may read it; only the loop advances it.
 final class VirtualTime: Sendable {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// How many of the calls that wait go on while only a part of the servers is ready.
 struct CrowdReleaseTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// The text of a file with servers.
 @Suite struct EndpointListTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 @Suite struct HashRingTests {
     /// The first accepted member for each key.
@@ -157,7 +158,7 @@ import Testing
     @Test func tenMembersHaveAboutTheSameNumberOfKeys() {
         var random = SeededGenerator(seed: 5)
         let keys = keys(100_000, &random)
-        let ring = ring((1...10).map { HashRing.hash("10.0.0.\($0):6379".utf8) })
+        let ring = ring((1...10).map { StableHasher.hash("10.0.0.\($0):6379".utf8) })
         for load in loads(ring, keys, of: 10) { #expect((7_500...12_500).contains(load), "\(load)") }
     }
 
@@ -288,13 +289,13 @@ import Testing
         ] as [(bytes: [UInt8], hash: UInt64)]
     )
     func theHashNeverChanges(_ row: (bytes: [UInt8], hash: UInt64)) {
-        #expect(HashRing.hash(row.bytes) == row.hash)
+        #expect(StableHasher.hash(row.bytes) == row.hash)
     }
 
     /// Like the hash, the positions must not change.
     @Test func theMembersOfKeysNeverChange() {
-        let ring = ring((1...8).map { HashRing.hash("server-\($0)".utf8) })
-        let members = (1...16).map { key in ring.member(for: HashRing.hash("key-\(key)".utf8)) { _ in true } }
+        let ring = ring((1...8).map { StableHasher.hash("server-\($0)".utf8) })
+        let members = (1...16).map { key in ring.member(for: StableHasher.hash("key-\(key)".utf8)) { _ in true } }
         #expect(members == [6, 3, 6, 6, 6, 5, 5, 5, 7, 1, 5, 1, 6, 7, 7, 7])
     }
 }

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 @Suite struct InFlightLimitTests {
     private let start = Instant(nanoseconds: 5_000_000_000)

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// What the callers of a cluster remember of a server, each in one word: its latency and its errors.
 @Suite struct LatencyAverageTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Outliers of an interval: success rates and latencies.
 @Suite struct OutlierIntervalTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// How many members may be ejected, and what happens when too many are bad.
 @Suite struct OutlierPanicTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Random inputs. The invariants are computed from the inputs and the returned actions, not from the counts of the
 /// rules.

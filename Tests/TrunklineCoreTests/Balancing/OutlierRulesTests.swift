@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// The ejection, probe and return of single members: one test per state and input.
 @Suite struct OutlierRulesTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// How many members a comparison may eject, and what zones mean for a panic.
 @Suite struct OutlierShareTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Rules with members 0, 1, 2, … that are all ready, and the generator.
 struct RuledCluster {

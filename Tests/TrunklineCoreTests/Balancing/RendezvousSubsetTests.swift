@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 @Suite struct RendezvousSubsetTests {
     private func hashes(_ count: Int, _ random: inout SeededGenerator) -> [UInt64] {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 @Suite struct WeightedTurnsTests {
     /// One cycle of the schedule.

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// How the interval of heartbeats is learned for one endpoint on one path.
 @Suite struct AdaptiveIntervalTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Happy Eyeballs (RFC 8305), rule by rule.
 @Suite struct AddressRaceTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct CertificateExpiryTests {
     private static func certificate(_ subject: String, until notAfter: Int64) -> TLSCertificate {

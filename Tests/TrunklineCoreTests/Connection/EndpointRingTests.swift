@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct EndpointRingTests {
     let now = Instant(nanoseconds: 1_000)

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Requests that time out in a row while no frame arrives from the endpoint: three of them, over at least ten seconds.
 @Suite struct EndpointSilenceTests {

@@ -1,4 +1,4 @@
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Many clients of one server that crashes and restarts: only their reconnect machines, in virtual time.
 struct Herd {

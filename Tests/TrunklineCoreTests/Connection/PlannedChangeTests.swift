@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Planned changes: the next link is established while the present one works.
 @Suite struct PlannedChangeTests: ReconnectTesting {

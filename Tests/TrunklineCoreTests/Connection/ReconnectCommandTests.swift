@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Hints of servers and commands of the application, over several inputs.
 @Suite struct ReconnectCommandTests: ReconnectTesting {

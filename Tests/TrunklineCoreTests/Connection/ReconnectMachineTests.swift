@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The machine over several inputs. `ReconnectTableTests` has the single inputs.
 @Suite struct ReconnectMachineTests: ReconnectTesting {

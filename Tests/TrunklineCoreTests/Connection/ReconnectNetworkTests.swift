@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// How the host's network affects attempts.
 @Suite struct ReconnectNetworkTests: ReconnectTesting {

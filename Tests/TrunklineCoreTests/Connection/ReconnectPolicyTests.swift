@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct ReconnectPolicyTests {
     func failure(round: Int = 0, failedAttempts: Int = 1, _ cause: DisconnectCause = .refused) -> ReconnectFailure {

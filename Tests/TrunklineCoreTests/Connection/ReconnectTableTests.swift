@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 extension ReconnectMachine {
     /// The ID of the latest attempt.

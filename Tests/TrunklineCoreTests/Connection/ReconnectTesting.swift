@@ -1,4 +1,4 @@
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What the tests of the machine share.
 protocol ReconnectTesting {}

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// A server that accepts 2,000 connections per second restarts, and its 100,000 clients come back.
 ///

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Memory for reading that several buffers share in turn.
 @Suite struct ReceiveBufferTests {

@@ -2,7 +2,8 @@ import SampleLayouts
 import Testing
 import TrunklineDiagnostics
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Layouts that are described in JSON.
 struct LayoutJSONTests {

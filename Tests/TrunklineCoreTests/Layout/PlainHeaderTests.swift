@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The most common header has a fast path, whose results must equal those of the slow path.
 @Suite struct PlainHeaderTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 struct VarintLengthTests {
     /// Every other field moves with the length: numbers, constants, a repetition, a checksum, the trailer.

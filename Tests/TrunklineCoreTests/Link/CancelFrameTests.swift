@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Cancel frames and the serials that they free, with a server that reads and answers when it likes.
 @Suite struct CancelFrameTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct DatagramWindowTests {
     private func at(_ seconds: Int) -> Instant { .distantPast.advanced(by: .seconds(seconds)) }

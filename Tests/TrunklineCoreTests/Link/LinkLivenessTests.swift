@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What liveness must know about outgoing frames: interval 30 s, deadline 10 s, probe after 5 s.
 @Suite struct LinkLivenessTests {

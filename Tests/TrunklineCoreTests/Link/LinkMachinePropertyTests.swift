@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Random operations on a link, compared with the list of the frames to be written.
 @Suite struct LinkMachinePropertyTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which requests a link returns, and how, in every state of a request.
 @Suite struct LinkMachineTests {

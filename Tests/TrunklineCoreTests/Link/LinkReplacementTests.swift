@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// When a link that works is replaced: a shortage must last 250 ms, and the waits between replacements grow.
 @Suite struct LinkReplacementTests {

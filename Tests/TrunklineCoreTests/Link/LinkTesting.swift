@@ -1,4 +1,4 @@
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Encodes a frame as its body. A body that begins with `!` cannot be encoded.
 struct BodyCodec: FrameCodec {

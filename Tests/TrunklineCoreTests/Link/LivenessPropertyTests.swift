@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Random schedules of writes, pushes, timer lateness and clock jumps.
 @Suite struct LivenessPropertyTests {

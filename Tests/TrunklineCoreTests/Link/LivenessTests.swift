@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// When a link is pinged, and when it is declared dead. The interval is 30 s, the deadline 10 s, and a probe follows
 /// after 5 s.

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 @Suite struct OutboundQueueTests {
     private var codec: any FrameCodec = BodyCodec()

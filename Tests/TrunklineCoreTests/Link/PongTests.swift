@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which heartbeat answers which ping, and the round-trip time.
 @Suite struct PongTests {

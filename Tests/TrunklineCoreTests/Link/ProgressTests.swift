@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What counts as progress on a link. The interval is 30 s, the deadline 10 s, a probe follows after 5 s, and the
 /// minimum rate is 100 bytes per second.

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Parts that belong to several requests, compared with a model that searches all requests.
 @Suite struct SharedPartTests {

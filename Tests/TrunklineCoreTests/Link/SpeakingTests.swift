@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Pings for a server that expects frames from the client. The interval is 30 s, the deadline 10 s, and the client is
 /// never silent for more than 4 s.

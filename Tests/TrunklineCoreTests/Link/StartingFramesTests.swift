@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which frames are reported to a codec that tracks sent frames: each one once, at its first byte, in order.
 @Suite struct StartingFramesTests {

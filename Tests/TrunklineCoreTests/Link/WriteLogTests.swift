@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// When frames were written, found by their positions.
 @Suite struct WriteLogTests {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLogging
 
 #if canImport(Glibc)
     import Glibc
@@ -23,19 +24,19 @@ import Testing
             records = []
         }
 
-        mutating func flush(_ load: LogRules.Load? = nil) {
+        mutating func flush(_ load: ClientLoad? = nil) {
             rules.flush(at: now, load)
             records += rules.takeRecords()
         }
 
         /// Adds events of one step.
-        mutating func add(_ contents: ClientEvent.Content..., load: LogRules.Load? = nil) {
+        mutating func add(_ contents: ClientEvent.Content..., load: ClientLoad? = nil) {
             for content in contents { rules.note(ClientEvent(content, at: now)) }
             flush(load)
         }
 
         /// Lets time pass. Timers fire.
-        mutating func pass(_ duration: Duration, load: LogRules.Load? = nil) {
+        mutating func pass(_ duration: Duration, load: ClientLoad? = nil) {
             let end = now.advanced(by: duration)
             while let next = rules.nextFlush, next <= end {
                 now = max(now, next)
@@ -542,9 +543,9 @@ import Testing
             )
         }
         for _ in 0..<3 { reject(0x410, 500) }
-        log.flush(LogRules.Load(responses: 90))
+        log.flush(ClientLoad(responses: 90))
         for status in 0..<100 { reject(1, UInt32(status)) }
-        log.pass(.seconds(30), load: LogRules.Load(responses: 90 + 700))
+        log.pass(.seconds(30), load: ClientLoad(responses: 90 + 700))
         let records = log.takeAll()
         #expect(
             records[0].message == "the server answered 3 of 90 requests with an error: 3 of type 0x410 with status 500"
@@ -559,7 +560,7 @@ import Testing
         for _ in 0..<20 {
             log.rules.note(ClientEvent(.requestRejected(id: 1, type: 2, status: 500, nil, name: nil), at: log.now))
         }
-        log.flush(LogRules.Load(responses: 20))
+        log.flush(ClientLoad(responses: 20))
         let record = log.takeAll().first
         #expect(record?.level == .warning)
         #expect(record?.message.hasPrefix("the server answered all 20 requests with an error") == true)
@@ -571,7 +572,7 @@ import Testing
             for _ in 0..<count {
                 log.rules.note(ClientEvent(.unknownResponse(serial: 9, type: 2, session: 3), at: log.now))
             }
-            log.flush(LogRules.Load(responses: 100))
+            log.flush(ClientLoad(responses: 100))
             let record = log.takeAll().first
             #expect(record?.event == "responses.unknown" && record?.level == level)
             #expect(record?.message.contains("the latest: serial 9 on session 3") == true)
@@ -594,7 +595,7 @@ import Testing
             log.rules.note(ClientEvent(stray, at: log.now))
         }
         log.rules.note(ClientEvent(.unknownResponse(serial: 0, type: 0, session: 3, reason: reason), at: log.now))
-        log.flush(LogRules.Load(responses: 100))
+        log.flush(ClientLoad(responses: 100))
         let records = log.takeAll().filter { $0.event == "responses.unknown" }
         let shown = records.first { $0.level == .warning }
         #expect(records.count == 2 && shown?.message.contains("wrong serial") == false)
@@ -611,7 +612,7 @@ import Testing
             for _ in 0..<count {
                 log.rules.note(ClientEvent(.datagramsDropped(1, "udp://a:1", mismatch), at: log.now))
             }
-            log.flush(LogRules.Load(responses: 100))
+            log.flush(ClientLoad(responses: 100))
             let record = log.takeAll().first
             #expect(record?.event == "datagrams.dropped" && record?.level == level)
             #expect(record?.message.contains("responseMismatch: the question differs") == true)
@@ -622,7 +623,7 @@ import Testing
             .datagramsDropped(1, "udp://a:1", mismatch),
             .datagramsDropped(2, "udp://a:1", FrameError(.malformed, "x"))
         )
-        log.flush(LogRules.Load(responses: 100))
+        log.flush(ClientLoad(responses: 100))
         let record = log.takeAll().first
         #expect(record?.level == .warning && record?.message.contains("speaks another protocol") == true)
         #expect(record?.message.contains("3 datagrams from the server were dropped") == true)
@@ -639,7 +640,7 @@ import Testing
         log.becomesReady(2, at: "b:2")
         // The link to a:1 is draining.
         log.add(.unknownResponse(serial: 9, type: 2, session: 1), .pushesDropped(3, stream: "all"))
-        log.pass(.seconds(40), load: LogRules.Load(responses: 100))
+        log.pass(.seconds(40), load: ClientLoad(responses: 100))
         let records = log.takeAll()
         #expect(records.first { $0.event == "responses.unknown" }?.message.hasSuffix("[a:1]") == true)
         #expect(records.first { $0.event == "pushes.dropped" }?.message.hasSuffix("[a:1, b:2]") == true)
@@ -1063,7 +1064,7 @@ import Testing
         log.pass(.seconds(10))
         #expect(log.takeAll().isEmpty)
         log.add(.limitReached(.serials))
-        let load = LogRules.Load(
+        let load = ClientLoad(
             inFlight: 250,
             abandoned: 6,
             waiting: 90,
@@ -1162,8 +1163,8 @@ import Testing
         var log = Log()
         log.add(.linkEnded(log.report(.handshaking, .handshakeRefused, HandshakeRefusal("bad\nnews"))))
         #expect(log.takeLines().allSatisfy { !$0.contains("\n") })
-        #expect(LogText.grouped(1_234_567) == "1,234,567" && LogText.grouped(-12) == "-12")
-        #expect(LogText.time(.seconds(90)) == "90 s" && LogText.time(.seconds(5400)) == "90 min")
+        #expect(Quantity.grouped(1_234_567) == "1,234,567" && Quantity.grouped(-12) == "-12")
+        #expect(Quantity.time(.seconds(90)) == "90 s" && Quantity.time(.seconds(5400)) == "90 min")
         #expect(LogRecord.Level.debug < .info && LogRecord.Level.warning < .error)
     }
 

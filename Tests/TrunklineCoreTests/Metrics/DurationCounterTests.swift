@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct DurationCounterTests {
     /// Compared with a histogram of the same durations.

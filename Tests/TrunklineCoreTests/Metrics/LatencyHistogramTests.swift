@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct LatencyHistogramTests {
     @Test func anEmptyHistogramHasNoPercentiles() {

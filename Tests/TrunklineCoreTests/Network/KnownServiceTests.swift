@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which service a server's first bytes show.
 @Suite struct KnownServiceTests {

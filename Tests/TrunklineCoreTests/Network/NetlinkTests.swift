@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Linux's messages about routes and interfaces, and the client's requests: bytes in the kernel's format.
 @Suite struct NetlinkTests {

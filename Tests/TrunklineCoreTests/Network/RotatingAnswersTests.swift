@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which answers of a name server count as rotating, and how long earlier ones are remembered.
 @Suite struct RotatingAnswersTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Answers of name servers with SRV records.
 @Suite struct SRVRecordsTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What the numbers of the kernel say about a server that is silent.
 @Suite struct TCPInformationTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Endpoints that are no network addresses, as text.
 @Suite struct OtherEndpointTests {

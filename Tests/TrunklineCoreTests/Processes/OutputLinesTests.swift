@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct OutputLinesTests {
     private let start = Instant(nanoseconds: 5)

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The bytes of the exchanges with proxies.
 @Suite struct OpeningExchangeTests {

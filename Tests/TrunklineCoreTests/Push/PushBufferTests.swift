@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 @Suite struct PushBufferTests {
     func push(_ serial: UInt64, bytes: Int = 1) -> Frame {

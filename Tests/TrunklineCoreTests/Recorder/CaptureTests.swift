@@ -1,7 +1,8 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 @testable import TrunklineDiagnostics
+@testable import TrunklineLayouts
 
 /// Capture files of recordings.
 struct CaptureTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// A burst of requests grows every table. Afterwards the tables shrink, and small ones do not reallocate over and over.
 @Suite struct MemoryTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The queue of requests that wait for their channels, compared with a list.
 @Suite struct RequestParkingTests {

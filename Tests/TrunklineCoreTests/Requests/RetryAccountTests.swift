@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct RetryAccountTests {
     private let start = Instant(nanoseconds: 5_000_000_000)

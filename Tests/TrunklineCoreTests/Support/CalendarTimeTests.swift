@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 @Suite struct CalendarTimeTests {
     @Test(arguments: [

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// `Duration.clampedNanoseconds`, which computes with 64 bits up to about nine seconds.
 @Suite struct ClampedNanosecondsTests {

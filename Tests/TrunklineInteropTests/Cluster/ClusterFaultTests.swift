@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineTesting
 
 /// Eight servers of a cluster, of which some are stopped, killed or slow while callers send requests.

@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineTesting
 
 /// Clusters whose servers are behind proxies of TCP connections.

@@ -2,7 +2,7 @@
     import Foundation
     import Testing
 
-    @testable import Trunkline
+    @testable import TrunklineCore
 
     /// A name server, dnsmasq, that only the code of a test asks: the configuration of the system stays as it is.
     ///

@@ -3,7 +3,11 @@
     import Testing
     import TrunklineTesting
 
-    @testable import Trunkline
+    @testable import TrunklineCluster
+
+    @testable import TrunklineCore
+
+    @testable import TrunklineLayouts
 
     /// Discoveries that ask a real name server, with the functions of the system.
     @Suite(

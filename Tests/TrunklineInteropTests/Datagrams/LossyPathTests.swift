@@ -3,7 +3,7 @@
     import Testing
     import TrunklineTesting
 
-    @testable import Trunkline
+    @testable import TrunklineCore
 
     /// Whether the tests can run on this machine. If not, the reason is printed.
     private let hasLossyPath: Bool = {

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineTelemetry
 import TrunklineTesting
 

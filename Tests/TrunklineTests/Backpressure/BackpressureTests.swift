@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Links whose received frames are not consumed, because the buffer of a subscriber or of a streamed reply is full.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// A server that sends a large amount of data at once gets its share of the client's event loop, and no more.

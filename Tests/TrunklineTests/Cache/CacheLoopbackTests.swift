@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Cached responses and coalesced requests over real TCP, with callers on real threads.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

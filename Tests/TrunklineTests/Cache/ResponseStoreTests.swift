@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The cached responses as a value: which response is evicted, and when.
 struct ResponseStoreTests {

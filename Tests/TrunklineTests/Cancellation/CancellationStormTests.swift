@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Very many requests that are cancelled at once, at a server that never answers a cancelled request, such as an LDAP
 /// server, whose AbandonRequest has no response.

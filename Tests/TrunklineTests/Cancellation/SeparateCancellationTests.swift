@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Cancellation over a second connection, as in PostgreSQL's protocol ("Canceling Requests in Progress"): the client opens
 /// a new connection and sends CancelRequest with the process and the secret of BackendKeyData. The server signals the

@@ -2,7 +2,9 @@ import CTrunkline
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 #if canImport(Glibc)
     import Glibc

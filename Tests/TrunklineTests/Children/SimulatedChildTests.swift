@@ -2,7 +2,8 @@ import Testing
 import TrunklineDiagnostics
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Child processes in the simulation, whose server plays them.
 @Suite(.simulated, .timeLimit(.seeded))

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The rules of `RetryPolicy`, for every code and policy.
 @Suite struct TrackedCallTests {

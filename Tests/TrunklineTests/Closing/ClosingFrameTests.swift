@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The codec's closing frame is the last frame of a link that closes cleanly. No other link sends it.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Closing while the socket accepts few bytes or none, and no caller waits for what is still to be written.
 @Suite(.simulated, .timeLimit(.minutes(5)))

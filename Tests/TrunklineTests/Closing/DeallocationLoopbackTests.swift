@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 extension HeavyTests {
     /// Clients that are deallocated without being closed while their connection is busy.

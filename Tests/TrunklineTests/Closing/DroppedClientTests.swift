@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// Clients and connections that are deallocated without `close()`.

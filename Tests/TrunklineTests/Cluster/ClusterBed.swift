@@ -1,6 +1,7 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// A cluster of simulated servers, each of which answers as a test says, and a load.
 final class ClusterBed: Sendable {

@@ -2,7 +2,9 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The calls of a cluster, in simulated networks: each of them does what that of a client does.
 @Suite(.simulated)

@@ -1,6 +1,7 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// The callers of a simulated life of a cluster.
 struct ClusterCalls: Sendable {

@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// How few keys and subset members move when a server comes or goes.
 @Suite(.simulated)

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 @testable import TrunklineTesting
 
 /// Where requests go while only some of the servers of a cluster are ready.

@@ -1,4 +1,5 @@
 import Trunkline
+import TrunklineCluster
 import TrunklineTesting
 
 /// The faults of a simulated life of a cluster.

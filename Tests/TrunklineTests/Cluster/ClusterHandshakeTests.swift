@@ -1,5 +1,6 @@
 import Testing
 import Trunkline
+import TrunklineCluster
 import TrunklineTesting
 
 /// Handshakes of the clients of a cluster.

@@ -1,4 +1,5 @@
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 @testable import TrunklineTesting
 
 /// One simulated life of a cluster and its servers.

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// A cluster under steady load: servers that are slow, and servers that restart one after the other.
 @Suite(.simulated, .timeLimit(.seeded))

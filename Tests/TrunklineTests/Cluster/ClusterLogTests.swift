@@ -1,6 +1,8 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLogging
 
 /// The log of a cluster whose servers come and go.
 struct ClusterLogTests {

@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A cluster with real sockets, on the event loop of other clients.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

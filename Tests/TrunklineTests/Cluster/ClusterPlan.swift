@@ -1,6 +1,7 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Everything about a simulated life of a cluster that its seed decides before it begins.
 struct ClusterPlan: Sendable {

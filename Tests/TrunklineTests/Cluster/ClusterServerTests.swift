@@ -1,7 +1,10 @@
 import Synchronization
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 @testable import TrunklineTesting
 
 /// The servers of a cluster, in simulated networks: who is used, who is left out, and what is told about it.

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Where the requests of a cluster go: the shares of servers that are new, have returned, are slow, or fail. In 5 s,
 /// the share of a server differs by a third from the fair one by chance, in 20 s by a quarter.

@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A cluster of simulated servers: who receives a request, and what becomes of those that fail.
 @Suite(.simulated)

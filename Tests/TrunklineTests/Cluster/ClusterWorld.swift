@@ -1,6 +1,7 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// The servers of a simulated life of a cluster, its discovery, and what has happened so far.
 final class ClusterWorld: Sendable {

@@ -1,6 +1,9 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 @testable import TrunklineTesting
 
 /// A zone whose servers fail, beside one whose servers work.

@@ -1,6 +1,7 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// A discovery that runs, and what it reports.
 final class RunningDiscovery: Sendable {

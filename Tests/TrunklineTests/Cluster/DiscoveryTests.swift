@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The addresses of a name as the servers of a cluster, and when the name is looked up.
 @Suite(.simulated) struct DiscoveryTests {

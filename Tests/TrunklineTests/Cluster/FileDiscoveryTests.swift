@@ -2,7 +2,9 @@ import Foundation
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A file with servers: when it is read, and what is reported.
 @Suite struct WatchedFileTests {

@@ -1,6 +1,8 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// Calls in code that takes any `RequestSender`, and streams and uploads that may go to one client after the other, in

@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Streams and uploads in code that takes any `RequestSender`, on real threads, where the task that hands a request to a
 /// client and its reader run at the same time.

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
 
 /// Asking for SRV records on a thread of its own.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct SRVSearchTests {

@@ -1,6 +1,8 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A table of servers that exist only as names.
 struct SampleTable: Sendable {

@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// Every member of a codec that concerns one link runs on the copy of that link, on the client and on the test server.

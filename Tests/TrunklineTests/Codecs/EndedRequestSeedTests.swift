@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Codecs that keep state for each request, in networks that lose, delay and copy.
 @Suite(.simulated, .timeLimit(.seeded)) struct EndedRequestSeedTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Hash functions, message authentication codes and derived keys, with the values that their specifications publish.
 @Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))

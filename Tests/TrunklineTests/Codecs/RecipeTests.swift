@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Recipes of the articles about codecs, with the code of the snippet `Fragments`.
 @Suite(.simulated) struct RecipeTests {

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Several addresses, and the options of sockets, with real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
@@ -172,6 +173,6 @@ struct AddressLoopbackTests {
 extension Connection {
     /// The options of the link's socket as the system reports them.
     fileprivate var appliedOptions: SocketOptions? {
-        (handshaking ?? ready).flatMap { Trunkline.appliedOptions(of: $0.transport) }
+        (handshaking ?? ready)?.transport.appliedOptions
     }
 }

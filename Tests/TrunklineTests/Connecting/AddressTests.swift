@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Names with several addresses, some of which are unreachable or slow, and names that resolve slowly.
 ///

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// IPv6 addresses with a zone, and IPv4 addresses in the short notation, in plaintext and over TLS.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -3,7 +3,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A state that a client can be in, by its name in the tables of `ConnectionStates.md`.
 enum Situation: String, CaseIterable, Sendable {

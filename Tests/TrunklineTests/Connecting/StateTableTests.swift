@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// The tables of `ConnectionStates.md`, cell by cell, in virtual time: what every state makes of everything that is asked.

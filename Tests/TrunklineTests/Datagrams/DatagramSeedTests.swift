@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Calls over networks that lose, delay, duplicate and refuse datagrams, each decided by its seed.
 @Suite(.simulated, .timeLimit(.seeded)) struct DatagramSeedTests {

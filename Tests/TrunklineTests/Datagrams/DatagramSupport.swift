@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Runs `body` in virtual time with a server that receives datagrams at "udp://db:7000", and a client of it. At the end
 /// nothing may be left over.

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Endpoints of different kinds in the order of preference.
 @Suite(.simulated) struct TransportLadderTests {

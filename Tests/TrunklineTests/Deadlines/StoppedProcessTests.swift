@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// What arrived before a deadline is read before the deadline is judged, even if the process did not run meanwhile.

@@ -1,8 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 @testable import TrunklineDiagnostics
+@testable import TrunklineLayouts
 
 /// The standard layout, with a type of their own for pongs.
 let layoutWithPongs = FrameLayout {

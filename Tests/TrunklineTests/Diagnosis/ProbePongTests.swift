@@ -1,8 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 @testable import TrunklineDiagnostics
+@testable import TrunklineLayouts
 
 /// How the probe judges answers to pings, and what it says about certificates.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Frames that were received but not delivered when their link began to drain. The socket does not report them again.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 extension HeavyTests {
     /// Switching between two real servers, and suspending, with a few hundred callers.

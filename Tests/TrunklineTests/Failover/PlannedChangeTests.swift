@@ -2,7 +2,7 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Planned changes: the next link is established while the present one stays in use.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The handshake: the exchange on a new link before any other traffic.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Timers that fire together.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

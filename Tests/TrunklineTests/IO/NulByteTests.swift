@@ -2,7 +2,8 @@ import Foundation
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 #if canImport(Glibc)
     import Glibc

@@ -2,7 +2,7 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 #if os(Linux)
     import CTrunkline

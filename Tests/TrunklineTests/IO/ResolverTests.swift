@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The resolver of real names: its threads, its queue, and which callers get an answer.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

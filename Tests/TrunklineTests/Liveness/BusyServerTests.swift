@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Pings to a server that works on one request at a time, and so answers a ping after the requests before it.
 ///

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Heartbeats of connections without a client, and timers after they are closed.
 @Suite(.simulated, .timeLimit(.minutes(5)))

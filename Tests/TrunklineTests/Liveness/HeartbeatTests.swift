@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Heartbeats and dead links as a real client sees them, in virtual time: an interval of 30 s, a deadline of 10 s, and
 /// a probe after 5 s.

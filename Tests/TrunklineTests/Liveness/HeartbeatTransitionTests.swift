@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Heartbeats when a link begins, and when it begins to drain.
 @Suite(.simulated, .timeLimit(.minutes(5)))

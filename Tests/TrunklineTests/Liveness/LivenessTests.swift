@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Links on which bytes arrive, but no frames, and servers that answer nothing: what the client notices, and how.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,10 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// The log, the errors and the metrics name the cause of a problem, in the simulation.
 @Suite(.simulated, .timeLimit(.minutes(5)))

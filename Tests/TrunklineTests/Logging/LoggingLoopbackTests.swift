@@ -2,7 +2,9 @@ import Foundation
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// The log of clients with real sockets, certificates and tasks.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// Keeps the records that it receives.
 final class LogCollector: Sendable {

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLogging
 
 /// Errors as text: each thing is said once, whatever the cause says.
 struct MessageTests {
@@ -93,7 +94,7 @@ struct MessageTests {
                     let error = ClientError(code, .unknown, message, endpoint: "db:7000", cause: cause).changed {
                         $0.tries = tries
                     }
-                    for text in ["\(error)", LogText.of(error)] { #expect(repetitions(in: text) == [], "\(text)") }
+                    for text in ["\(error)", ErrorText.of(error)] { #expect(repetitions(in: text) == [], "\(text)") }
                     // Nothing is lost.
                     #expect("\(error)".hasPrefix("\(code) (fate unknown): \(message)"))
                     if let cause = cause as? TransportError, cause.message == "details" {
@@ -122,7 +123,7 @@ struct MessageTests {
         history.attemptFailed("b:2", last)
         history.lastCause = last
         let error = history.unavailable(nil)
-        for text in ["\(error)", LogText.of(error)] {
+        for text in ["\(error)", ErrorText.of(error)] {
             #expect(
                 text
                     == "unavailable (not sent): no endpoint could be reached; a:1: an error of the type Own; b:2: refused:"

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Serials that cannot be guessed: drawn at random, and with more than 64 bits, as those of STUN.
 @Suite(.simulated, .timeLimit(.seeded)) struct SerialNumberingSeedTests {

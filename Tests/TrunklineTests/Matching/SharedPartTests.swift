@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group
 /// of requests.

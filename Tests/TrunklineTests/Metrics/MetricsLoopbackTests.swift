@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What only a real system can measure.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

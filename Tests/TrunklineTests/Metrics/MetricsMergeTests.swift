@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The metrics of several clients as one.
 struct MetricsMergeTests {

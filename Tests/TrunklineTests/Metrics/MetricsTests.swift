@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// What `Client.metrics` counts and measures.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Notes every call and its result, and applies `change`.
 private final class Witness: ClientInterceptor {

@@ -1,8 +1,9 @@
 import Foundation
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 @testable import TrunklineDiagnostics
+@testable import TrunklineLogging
 @testable import TrunklineTesting
 
 /// Keeps the events that it receives.

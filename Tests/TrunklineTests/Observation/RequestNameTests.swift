@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// Names of requests in errors, in the log and in timelines.
 ///

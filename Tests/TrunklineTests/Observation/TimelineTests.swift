@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The timelines of requests: in errors, in recorders and among the slowest requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// One-way messages that no caller waits for, and batches of one-way messages.
 @Suite(.simulated, .timeLimit(.minutes(5)))

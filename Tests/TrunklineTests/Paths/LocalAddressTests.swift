@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The local address of a socket.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

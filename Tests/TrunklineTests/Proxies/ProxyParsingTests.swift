@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Proxies as text, in the environment, and the servers that are reached without them.
 @Suite struct ProxyParsingTests {

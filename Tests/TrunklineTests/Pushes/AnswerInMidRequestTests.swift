@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Answers that the server needs before it can answer the request in flight.
 ///

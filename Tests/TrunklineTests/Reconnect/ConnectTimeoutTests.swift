@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCluster
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// `connect(timeout:)` of clients and clusters. Without it, `connect()` was said to fail early, and waited for ever.
 @Suite(.simulated) struct ConnectTimeoutTests {

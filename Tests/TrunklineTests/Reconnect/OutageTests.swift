@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// After every outage the state is `ready` again, everywhere where it can be read, and the log says so: also after a
 /// second outage within a minute, which the log only summarises.

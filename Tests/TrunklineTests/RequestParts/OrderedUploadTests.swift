@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Data after the server's go-ahead, in a protocol that matches responses in order, as `DATA` of SMTP (RFC 5321, section
 /// 4.1.1.4): `354` is a part of the reply, lines follow, and a line with a dot ends them.

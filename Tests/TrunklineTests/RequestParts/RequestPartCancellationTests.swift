@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Exchanges that are cancelled, or lose their link, in every phase.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Requests in parts over real sockets: very many, very long ones, and some that are cancelled.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

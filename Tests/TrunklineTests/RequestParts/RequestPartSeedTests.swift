@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,
 /// switches and cancellations. Every post and every reply ends once. The parts with one serial are in order, and they

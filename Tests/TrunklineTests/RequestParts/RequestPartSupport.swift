@@ -1,7 +1,8 @@
 import Synchronization
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// A part of a request with more to come, in `.standard`.
 func piece(_ body: Bytes) -> Request { Request(type: 0x404, body: body) }

@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Frames that a client adds to a request in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))

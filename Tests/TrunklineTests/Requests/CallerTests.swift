@@ -2,7 +2,7 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The tasks of the callers: on which executor they resume, and how their cancellation handlers are nested.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -2,7 +2,7 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Sequences of requests that depend on each other and on their link: open a handle, use it.
 @Suite(.simulated, .timeLimit(.seeded))

@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Tasks that wait: how they are resumed, one at a time and many at once.
 ///

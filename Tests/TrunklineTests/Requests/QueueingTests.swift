@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// Requests that wait for a link, requests that do not wait for one, and limits on waiting requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Requests that are retried, and requests that are not, in virtual time.
 @Suite(.simulated, .timeLimit(.minutes(5)))

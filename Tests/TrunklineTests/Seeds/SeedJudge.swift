@@ -1,4 +1,4 @@
-@testable import Trunkline
+@testable import TrunklineCore
 @testable import TrunklineTesting
 
 /// Compares the results of the callers with what the servers received.

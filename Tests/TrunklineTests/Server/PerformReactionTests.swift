@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Closures of `Reaction.perform`, as the test server runs them.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Replies in parts for callers that want them as one response.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,7 +2,7 @@ import Synchronization
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Runs each piece of a task at once, where it is resumed, and counts them.
 private final class InlineExecutor: TaskExecutor {

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Replies in parts and their link: its loss, its replacement, and suspended reading.
 @Suite(.simulated, .timeLimit(.minutes(5)))

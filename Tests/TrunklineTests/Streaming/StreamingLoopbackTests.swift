@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)))

@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Replies in parts, read as they arrive: order, ends, timeouts and cancellation.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,4 +1,4 @@
-@testable import Trunkline
+@testable import TrunklineCore
 
 extension Connection {
     /// Whether the owner takes only heartbeats at present.

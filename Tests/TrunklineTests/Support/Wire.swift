@@ -1,7 +1,7 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// The transport of the tests of behaviour: plaintext, or TLS if `TRUNKLINE_TLS` is set. The tests and their
 /// assertions are the same.

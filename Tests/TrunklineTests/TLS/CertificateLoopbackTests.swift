@@ -1,7 +1,9 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+@testable import TrunklineLogging
 
 /// What a client says about its own certificate, and about those that expire soon. Over real sockets, because a
 /// simulation has no calendar.

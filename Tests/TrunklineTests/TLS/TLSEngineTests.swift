@@ -2,7 +2,7 @@ import CTrunkline
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 #if canImport(Glibc)
     import Glibc

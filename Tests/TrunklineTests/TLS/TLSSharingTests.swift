@@ -2,7 +2,7 @@ import CTrunkline
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// Which clients share a configuration of OpenSSL, and what they do not share.
 @Suite(.tags(.realThreads)) struct TLSSharingTests {

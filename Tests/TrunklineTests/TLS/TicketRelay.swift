@@ -1,6 +1,6 @@
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
 
 /// A relay before a TLS server that does not bear a ClientHello with a session ticket, as some middleboxes and some servers
 /// after an update do not. It passes on everything else.

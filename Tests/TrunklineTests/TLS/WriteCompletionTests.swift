@@ -1,6 +1,7 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// `post` and `write` return when the kernel has the last byte. This holds over TLS, too, where up to 64 KiB of

@@ -1,0 +1,36 @@
+package import TrunklineCore
+
+/// The latencies of the last 10 to 20 seconds.
+package struct RecentLatencies: Sendable {
+    private var (present, past) = (LatencyHistogram(), LatencyHistogram())
+    private var began: Instant?
+
+    private static let period = Duration.seconds(10)
+    /// The number of latencies from which on there are percentiles.
+    private static let minimum = 20
+
+    package init() {}
+
+    package mutating func record(_ latency: Duration, at now: Instant) {
+        turn(at: now)
+        present.record(latency)
+    }
+
+    /// The latency that a share of the requests did not exceed; `nil` if there were too few.
+    package mutating func percentile(_ share: Double, at now: Instant) -> Duration? {
+        turn(at: now)
+        var all = present
+        all.merge(past)
+        return all.count < Self.minimum ? nil : all.percentile(share * 100)
+    }
+
+    /// Forgets what is too old.
+    private mutating func turn(at now: Instant) {
+        let elapsed = began.map { now.since($0) } ?? .zero
+        if elapsed >= Self.period {
+            past = elapsed >= Self.period * 2 ? LatencyHistogram() : present
+            present = LatencyHistogram()
+        }
+        if began == nil || elapsed >= Self.period { began = now }
+    }
+}

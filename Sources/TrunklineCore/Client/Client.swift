@@ -1,0 +1,200 @@
+import Synchronization
+
+/// Sends many concurrent requests to one service over one long-lived connection.
+///
+/// ```swift
+/// let client = Client(to: ["10.0.0.7:7000", "10.0.0.8:7000"], speaking: .standard)
+/// let response = try await client.send(Request(type: 0x402, body: "hello"))
+/// await client.close()
+/// ```
+///
+/// The client connects when it is first used and replaces a link that is lost. Call ``close()`` when it is no longer
+/// needed. If the client is deallocated without that call, its socket is closed at once, and its streams and handles
+/// end.
+///
+/// All methods may be called from any task. All work of a client happens on one event loop, the executor of this actor.
+/// Calls reach it through one queue, in the order in which they are made.
+///
+/// See <doc:Requests> for requests, deadlines, cancellation and errors, <doc:StreamsUploadsAndPushes> for replies in
+/// parts and pushes, and <doc:StayingConnected> for how the client connects.
+public actor Client {
+    package nonisolated let loop: any EventLoop
+    package nonisolated let commandQueue: CommandQueue
+    package nonisolated let codec: ProtocolCodec
+    /// Whether there are interceptors. Stored because it is read for every request.
+    nonisolated let isIntercepted: Bool
+    nonisolated let requestIDs = Atomic<UInt64>(0)
+    /// Cached responses and coalesced requests.
+    nonisolated let responseCache: ResponseCache
+    /// The capacity for messages that `enqueue` accepts.
+    nonisolated let messageRoom: MessageRoom
+    /// The connection that carries the frames. Only this client reads its frames.
+    package nonisolated let connection: Connection
+    nonisolated var options: ClientOptions { connection.options }
+
+    /// Every request from its call to its end. Entered once for each batch.
+    var dispatcher: Dispatcher
+    let clock: ClientClock
+
+    /// The executor of this actor: its event loop.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    /// The event loop as a task executor, for callers that want to avoid thread hops.
+    ///
+    /// A task that runs on it (`withTaskExecutorPreference(client.executor)`) submits its requests without a lock and
+    /// without a thread hop. It needs less CPU time for each request and, with one request at a time, has its response
+    /// in half the time. Its throughput is higher with up to about 16 requests in flight; with more it can be lower,
+    /// because all callers share one thread.
+    ///
+    /// Code that is isolated to an actor, such as `@MainActor`, does not move: mark its closure `@concurrent`. A
+    /// `Task { }` in such a task does not inherit the preference; `async let` and the children of a task group do.
+    ///
+    /// Code that runs on this executor must not block: it would stop every connection of the event loop.
+    public nonisolated var executor: any TaskExecutor { loop.taskExecutor }
+
+    // MARK: Initializers
+
+    /// Creates a client of a service that is available at several endpoints.
+    ///
+    /// This does not connect. The client connects when it is first used, or when ``connect()`` is called.
+    ///
+    /// - Parameters:
+    ///   - endpoints: The endpoints, in the order in which they are tried (see `options.failover.order`). With an empty
+    ///     list, calls that need a link fail with `unavailable` until ``replaceEndpoints(_:)`` adds endpoints.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the client. They cannot be changed later.
+    ///   - loops: The set of event loops from which the client takes one.
+    public init(
+        to endpoints: [Endpoint],
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        loop = loops.next()
+        commandQueue = CommandQueue(loop: loop)
+        let codec = ProtocolCodec(codec)
+        self.codec = codec
+        messageRoom = MessageRoom(options)
+        isIntercepted = !options.interceptors.isEmpty
+        connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
+        clock = ClientClock(on: loop)
+        responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
+        dispatcher = Dispatcher(connection, codec, messageRoom, responseCache, on: loop)
+        unsafe commandQueue.client = self
+        connection.observation?.log?.client = self
+        connection.recorder?.client = self
+    }
+
+    /// Creates a client of a service that is available at one endpoint.
+    ///
+    /// This does not connect. The client connects when it is first used, or when ``connect()`` is called.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The endpoint of the server.
+    ///   - codec: The wire format. Each link uses its own copy.
+    ///   - options: The options of the client. They cannot be changed later.
+    ///   - loops: The set of event loops from which the client takes one.
+    public init(
+        to endpoint: Endpoint,
+        speaking codec: some FrameCodec,
+        options: ClientOptions = ClientOptions(),
+        on loops: EventLoops = .shared
+    ) {
+        self.init(to: [endpoint], speaking: codec, options: options, on: loops)
+    }
+
+    deinit {
+        // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
+        for channel in dispatcher.streams.channels.all { channel.clientEnded() }
+        let (ended, parts, connection) = (dispatcher.requests.forgetAll(), dispatcher.parts.removeAll(), connection)
+        let end: @Sendable (isolated Connection) -> Void = { connection in
+            let error = ClientError.clientWasDeallocated(.notSent)
+            var waitingCount = 0
+            for (id, place, waiter) in ended {
+                guard case .onLink(let session, let linkPlace) = place else {
+                    waitingCount += 1
+                    waiter.resume(.failure(error))
+                    continue
+                }
+                // Also true if its link has ended, or an event that says how it ended is not delivered any more.
+                let hasStarted = connection.hasStarted(id, session, linkPlace)
+                waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
+            }
+            for part in parts.held { part.fail(error, isSent: false) }
+            for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
+            if connection.lifecycle == .closed { return }
+            connection.finishClosing()
+            connection.observation?.add(.links, .clientDeallocated(pending: waitingCount))
+        }
+        loop.schedule(LoopClosure { connection.onLoop(end) })
+    }
+
+    // MARK: State
+
+    /// The current state of the connection and every following state, until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 states behind misses the oldest ones. When
+    /// the client is closed, the stream yields `closed` and ends. See <doc:ConnectionStates>.
+    public nonisolated var states: AsyncStream<ConnectionState> { connection.states }
+
+    /// A report of every failed attempt to connect and of every link that ends, from now on until the client is closed.
+    ///
+    /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones.
+    public nonisolated var disconnects: AsyncStream<DisconnectReport> { connection.disconnects }
+}
+
+/// The ways into a client on its event loop.
+extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
+    nonisolated func take(_ commands: inout [Command]) {
+        onItsLoop(&commands) { client, commands in client.end(client.dispatcher.perform(&commands, for: client)) }
+    }
+
+    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
+        onItsLoop(&events) { client, events in client.end(client.dispatcher.take(&events, for: client)) }
+    }
+
+    nonisolated var waitingCount: Int { onItsLoop { $0.dispatcher.waitingCount } }
+
+    package nonisolated func timerFired() {
+        onItsLoop { client in
+            client.clock.fired()
+            client.end(client.dispatcher.takeTime(for: client))
+        }
+    }
+
+    /// Counts a response that its caller could not decode.
+    nonisolated func countUndecodable(_ error: ClientError) {
+        onItsLoop { client in
+            client.dispatcher.noteUndecodable(error)
+            client.connection.observation?.deliver()
+        }
+    }
+
+    /// Ends a batch: arms the timer and delivers the events. Not part of the dispatcher, because an observer may read the
+    /// metrics.
+    func end(_ batch: consuming Dispatcher.BatchEnd) {
+        clock.arm(at: batch.nextTime, for: self)
+        connection.observation?.deliver()
+        if batch.closeWaiters.isEmpty { return }
+        resume(batch.closeWaiters)
+    }
+
+    /// Resumes the callers of `close` when the child processes of links have ended and the events are delivered.
+    private func resume(_ waiters: [Continuation<Void>]) {
+        let (queues, loop) = (connection.observation?.queues ?? [], loop)
+        connection.inCallOfOwner {
+            $0.whenProcessesHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
+        }
+    }
+
+    /// See ``ClientDiagnostics/slowestRequests``.
+    func slowest() -> [Timeline] { dispatcher.ledger.slowestRequests() }
+
+    /// See ``ClientDiagnostics/audit()``.
+    package func contradictions() -> [String] { dispatcher.audit() }
+}
+
+extension Client: CustomReflectable {
+    /// Empty: its state belongs to its event loop, and holds secrets such as the bodies of requests.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,157 @@
+/// A handle to a request that was started with ``Client/start(_:timeout:options:)-(Request,_,_)``.
+///
+/// The handle of a `Request` is a `PendingRequest<Response>`. The handle of a ``TypedRequest`` has the request's
+/// ``TypedRequest/Reply`` as its value.
+///
+/// Discarding the handle does not cancel the request.
+public struct PendingRequest<Value: Sendable>: Sendable {
+    private let handle: any RequestProgress
+    private let read: @Sendable (Response) throws(ClientError) -> Value
+
+    /// The current state of the request.
+    public var state: RequestState { handle.state }
+
+    /// The serial number of the request on its link; `nil` while the request is not on a link, 0 in protocols without
+    /// serials.
+    public var serial: SerialNumber? { handle.serial }
+
+    /// The number of the link that the request is on; `nil` while the request is not on a link. With it,
+    /// ``Client/serverInfo(as:of:)`` returns what the handshake of that link stored.
+    public var session: SessionID? { handle.session }
+
+    /// Cancels the request, as cancelling the task of a `send` does. Has no effect after the request has ended.
+    public func cancel() { handle.cancel() }
+
+    /// The response of the request. Waits for it if necessary.
+    ///
+    /// The value can be read any number of times. A typed request decodes its response each time. Cancelling a task
+    /// that waits for the value cancels the request, for all holders of the handle.
+    ///
+    /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does.
+    public var value: Value {
+        get async throws(ClientError) { try read(try await handle.outcome().get()) }
+    }
+}
+
+extension PendingRequest<Response> {
+    package init(_ handle: any RequestProgress) { self.init(handle: handle) { $0 } }
+
+    /// Returns the same handle, whose response `request` decodes.
+    func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> PendingRequest<Typed.Reply> {
+        let client = sender as? Client
+        return PendingRequest<Typed.Reply>(handle: handle) { [weak client] response throws(ClientError) in
+            try request.read(response, for: client)
+        }
+    }
+}
+
+/// The state of a request.
+@nonexhaustive
+public enum RequestState: Sendable, Hashable {
+    /// The request is not written yet. It waits for a link, for its turn, or for the end of a back-off.
+    case queued
+    /// The kernel has accepted the last byte of the request, and the response has not arrived.
+    case written
+    /// The request ended with a response or an error other than a cancellation.
+    case completed
+    /// The request was cancelled.
+    case cancelled
+}
+
+/// A request in progress, as the holders of its `PendingRequest` see it.
+package protocol RequestProgress: AnyObject, Sendable {
+    var state: RequestState { get }
+    /// `nil` while the request is not on a link, 0 in protocols without serials.
+    var serial: SerialNumber? { get }
+    /// `nil` while the request is not on a link.
+    var session: SessionID? { get }
+    func cancel()
+    /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
+    func outcome() async -> Outcome
+}
+
+/// The state of a request, shared by the client and the holders of its `PendingRequest`.
+final class RequestHandle: RequestProgress, CancellationReceiver {
+    private struct Progress {
+        var state = RequestState.queued
+        var serial: SerialNumber?
+        var session: SessionID?
+        var outcome: Outcome?
+        var waiters: [UInt64: Continuation<Outcome>] = [:]
+        var lastWaiter: UInt64 = 0
+    }
+
+    private let progress = Lock(Progress())
+    private let onCancel: @Sendable () -> Void
+    /// Receives the outcome, once, and may replace it.
+    private let onEnd: (@Sendable (Outcome) -> Outcome)?
+
+    init(onEnd: (@Sendable (Outcome) -> Outcome)?, onCancel: @escaping @Sendable () -> Void) {
+        self.onCancel = onCancel
+        self.onEnd = onEnd
+    }
+
+    /// Creates the handle of a request that has ended.
+    convenience init(_ outcome: Outcome) {
+        self.init(onEnd: nil) {}
+        complete(outcome)
+    }
+
+    var state: RequestState { progress.withLock { $0.state } }
+
+    var serial: SerialNumber? { progress.withLock { $0.serial } }
+
+    var session: SessionID? { progress.withLock { $0.session } }
+
+    func cancel() { onCancel() }
+
+    func outcome() async -> Outcome {
+        await withContinuation(cancelling: self, 0...0) { continuation, _ in
+            let outcome = progress.withLock { progress in
+                if progress.outcome == nil {
+                    progress.lastWaiter += 1
+                    progress.waiters[progress.lastWaiter] = continuation
+                }
+                return progress.outcome
+            }
+            if let outcome { continuation.resume(returning: outcome) }
+        }
+    }
+
+    /// Cancels the request, for all that wait for it.
+    func cancelWaits(_ numbers: ClosedRange<UInt64>) { onCancel() }
+
+    // MARK: For the client
+
+    func admitted(as serial: SerialNumber, on session: SessionID?) {
+        progress.withLock { ($0.serial, $0.session) = (serial, session) }
+    }
+
+    func noteWritten() {
+        progress.withLock { if $0.state == .queued { $0.state = .written } }
+    }
+
+    /// Called when the request has left its link and will be sent on another one, or again.
+    func noteOffLink() {
+        progress.withLock { progress in
+            if progress.state == .written { progress.state = .queued }
+            (progress.serial, progress.session) = (nil, nil)
+        }
+    }
+
+    /// Called once, when the request has ended.
+    func complete(_ outcome: Outcome) {
+        let outcome = onEnd?(outcome) ?? outcome
+        let waiters = progress.withLock { progress -> [Continuation<Outcome>] in
+            guard progress.outcome == nil else { return [] }
+            progress.outcome = outcome
+            if case .failure(let error) = outcome, error.code == .cancelled {
+                progress.state = .cancelled
+            } else {
+                progress.state = .completed
+            }
+            return exchange(&progress.waiters, with: [:]).sorted { $0.key < $1.key }.map(\.value)
+        }
+        for waiter in waiters { waiter.resume(returning: outcome) }
+    }
+}

@@ -1,0 +1,415 @@
+/// A frame that a caller adds to a request in flight. See `OpenRequest`.
+package struct RequestPart: Sendable {
+    /// Identifies the part in the outbound queue. The IDs of requests are lower.
+    let id: RequestID
+    /// The request that the part belongs to.
+    let request: RequestID
+    var frame: Frame
+    /// The caller that waits until the part is written; `nil` after it has stopped waiting.
+    var continuation: Continuation<ClientError?>?
+    /// Whether this is the last piece of the request.
+    var endsRequest = false
+    /// Its place in the outbound queue of a link, once it is queued.
+    fileprivate(set) var place: (session: SessionID, position: OutboundPosition)?
+    /// Whether its link was lost before any byte of it was written.
+    var isDropped = false
+
+    /// The lowest ID of request parts.
+    static let firstID = RequestID(1 << 63)
+
+    /// Resumes the waiting caller with an error. The fate is `notSent` if the part was not written, whatever `error`
+    /// contains.
+    func fail(_ error: ClientError, isSent: Bool) {
+        continuation?.resume(returning: error.withFate(isSent ? .unknown : .notSent))
+    }
+}
+
+/// The request parts of one client, from their command to their end.
+///
+///     held ──(the request has started, and there is room)──► queued ──(the last byte is written)──► removed
+///
+/// A queued part is in the outbound queue of the link on which its request has started, and belongs to that link. So a
+/// part never goes out on another link. Code that ends a request removes its parts first, so that none is sent after
+/// the reply or the cancel frame, when the serial may belong to another request.
+///
+/// Each request knows its own parts, so its end costs no more than these. A request with held parts is found when it
+/// can go on, without a search among those that cannot:
+///
+///     unplaced ──► awaiting a link ──► unplaced ──► on a link, not started ──► on a link, started
+struct RequestParts: Sendable {
+    /// The state of a request that began in pieces or has request parts.
+    struct Target: Sendable {
+        /// For the cancel frame.
+        let type: UInt32
+        /// Whether the server expects more pieces of the request.
+        var isIncomplete: Bool
+        /// Whether a part has been put on the link. If so, the request cannot be retried.
+        var isContinued = false
+        /// Whether any byte of a part was written.
+        var hasWrittenPart = false
+        fileprivate var held = List()
+        fileprivate var queued = List()
+        fileprivate var listing = Listing.none
+    }
+
+    /// Where a request with held parts is listed. A request without held parts may still be listed.
+    fileprivate enum Listing: Sendable, Equatable {
+        case none, unplaced, awaitingLink
+        /// In the entry with this number.
+        case onLink(UInt64)
+    }
+
+    /// The parts of a request, in order. Some may have ended.
+    fileprivate struct List: Sendable {
+        private(set) var ids = Deque<RequestID>()
+        /// The number of parts that have not ended.
+        private(set) var count = 0
+
+        mutating func append(_ id: RequestID) {
+            ids.append(id)
+            count += 1
+        }
+
+        /// Notes that a part has ended, and forgets those that have if they outnumber the others.
+        mutating func end(isAlive: (RequestID) -> Bool) {
+            count -= 1
+            if ids.count > 2 * count + 16 { ids.removeAll { !isAlive($0) } }
+        }
+
+        /// The first part that has not ended. Forgets those before it.
+        mutating func first(isAlive: (RequestID) -> Bool) -> RequestID? {
+            while let first = ids.first {
+                if isAlive(first) { return first }
+                _ = ids.popFirst()
+            }
+            return nil
+        }
+
+        /// Removes its parts from `parts`, and returns them in order. Releases the memory of many parts.
+        mutating func takeAll(from parts: inout [RequestID: RequestPart]) -> [RequestPart] {
+            var taken: [RequestPart] = []
+            while let id = ids.popFirst() {
+                if let part = parts.removeValue(forKey: id) { taken.append(part) }
+            }
+            count = 0
+            if parts.isEmpty, parts.capacity > 1024 { parts = [:] }
+            return taken
+        }
+    }
+
+    /// A request with held parts on a link.
+    struct Entry: Sendable {
+        let request: RequestID
+        /// The serial of the request.
+        let serial: SerialNumber
+        /// The entry is valid if its request is listed with this number.
+        fileprivate let number: UInt64
+    }
+
+    /// The requests with held parts on one link. Some may have ended.
+    private struct OnLink: Sendable {
+        /// Those of which no byte is written, by the position of their first frame.
+        var unstarted = Heap<OutboundPosition, Entry>()
+        /// Those that have started, by their first held part: parts go out in the order in which they were submitted.
+        var started = Heap<RequestID, Entry>()
+    }
+
+    private(set) var targets: [RequestID: Target] = [:]
+    private var held: [RequestID: RequestPart] = [:]
+    private(set) var queued: [RequestID: RequestPart] = [:]
+    /// The requests whose place must be looked up.
+    private var unplaced: [RequestID] = []
+    /// The requests that are on no link.
+    private var awaitingLink: Set<RequestID> = []
+    /// By the session of the link.
+    private var links: [SessionID: OnLink] = [:]
+    private var lastNumber: UInt64 = 0
+    /// The number of parts, and of entries for their requests, that were looked at so far: the cost of everything here.
+    private(set) var visitedCount = 0
+
+    /// The number of held parts.
+    var heldCount: Int { held.count }
+
+    // MARK: Requests
+
+    /// Whether any request must be ended here. Read for every response.
+    var hasTargets: Bool { !targets.isEmpty }
+
+    /// Registers a request whose first frame is a piece of it.
+    mutating func begin(_ request: RequestID, type: UInt32) {
+        targets[request] = Target(type: type, isIncomplete: true)
+    }
+
+    /// Registers a request that has ended here, but whose response is still to be handled.
+    mutating func resume(_ request: RequestID, _ target: Target) {
+        targets[request] = target
+        targets[request]?.listing = Listing.none
+    }
+
+    /// Ends a request. Returns its remaining parts in order, separated into those held in the client and those queued
+    /// on a link.
+    mutating func end(_ request: RequestID) -> (target: Target, held: [RequestPart], queued: [RequestPart])? {
+        guard var target = targets.removeValue(forKey: request) else { return nil }
+        if target.listing == .awaitingLink { awaitingLink.remove(request) }
+        visitedCount += target.held.ids.count + target.queued.ids.count
+        let mine = target.held.takeAll(from: &held)
+        let out = target.queued.takeAll(from: &queued)
+        if targets.isEmpty, targets.capacity > 1024 { (targets, links) = ([:], [:]) }
+        return (target, mine, out)
+    }
+
+    /// Ends all requests.
+    mutating func removeAll() -> (held: [RequestPart], queued: [RequestPart]) {
+        let all = (held.values.sorted { $0.id < $1.id }, queued.values.sorted { $0.id < $1.id })
+        self = RequestParts()
+        return all
+    }
+
+    // MARK: One part
+
+    /// Holds a part of a request of `type` that is in flight.
+    mutating func hold(_ requestPart: RequestPart, requestType type: UInt32) {
+        let request = requestPart.request
+        targets[request, default: Target(type: type, isIncomplete: false)].held.append(requestPart.id)
+        held[requestPart.id] = requestPart
+        if targets[request]?.listing == Listing.none { listUnplaced(request) }
+    }
+
+    /// Moves the first held part of a request to the queued ones. Returns it, with its frame.
+    private mutating func release(_ request: RequestID, _ id: RequestID) -> RequestPart? {
+        guard var part = held.removeValue(forKey: id) else { return nil }
+        let released = part
+        targets[request]?.held.end { [held] in held[$0] != nil }
+        targets[request]?.queued.append(id)
+        targets[request]?.isContinued = true
+        part.frame.body = Bytes()  // owned by the outbound queue
+        queued[id] = part
+        return released
+    }
+
+    /// Notes where a released part is queued.
+    mutating func noteQueued(_ id: RequestID, at position: OutboundPosition, on session: SessionID) {
+        queued[id]?.place = (session, position)
+    }
+
+    mutating func takeHeld(_ id: RequestID) -> RequestPart? {
+        guard let part = held.removeValue(forKey: id) else { return nil }
+        visitedCount += 1
+        targets[part.request]?.held.end { [held] in held[$0] != nil }
+        return part
+    }
+
+    mutating func takeQueued(_ id: RequestID) -> RequestPart? {
+        guard let part = queued.removeValue(forKey: id) else { return nil }
+        visitedCount += 1
+        targets[part.request]?.queued.end { [queued] in queued[$0] != nil }
+        return part
+    }
+
+    /// Removes the caller that waits for a partly written part.
+    mutating func takeContinuation(of id: RequestID) -> Continuation<ClientError?>? {
+        queued[id]?.continuation.take()
+    }
+
+    /// Handles that the kernel has accepted the last byte of a part.
+    mutating func written(_ id: RequestID) {
+        guard let requestPart = takeQueued(id) else { return }
+        if requestPart.endsRequest { targets[requestPart.request]?.isIncomplete = false }
+        targets[requestPart.request]?.hasWrittenPart = true
+        requestPart.continuation?.resume(returning: nil)
+    }
+
+    /// Marks parts whose link was lost before any byte of them was written.
+    mutating func noteDropped(_ ids: [RequestID]) {
+        for id in ids { queued[id]?.isDropped = true }
+    }
+
+    // MARK: Which part can go out
+
+    /// The place of a request.
+    enum Place {
+        case none
+        case waiting
+        /// On the link of `session`, with its frame at `position`.
+        case onLink(session: SessionID, SerialNumber, OutboundPosition)
+    }
+
+    /// The sessions of the links on which there may be requests with held parts.
+    var sessions: [SessionID] { links.isEmpty ? [] : links.keys.sorted() }
+
+    /// Whether the request waits for a link and has held parts. If so, call `noteOnLink` when it is on one.
+    func awaitsLink(_ request: RequestID) -> Bool { !awaitingLink.isEmpty && awaitingLink.contains(request) }
+
+    /// Notes that a request that `awaitsLink` is on a link.
+    mutating func noteOnLink(_ request: RequestID) {
+        awaitingLink.remove(request)
+        listUnplaced(request)
+    }
+
+    /// Notes that a request has left its link, and waits for another one or for its next try.
+    mutating func noteOffLink(_ request: RequestID) {
+        guard hasTargets, let listing = targets[request]?.listing, listing != .unplaced, listing != .awaitingLink else {
+            return
+        }
+        listUnplaced(request)
+    }
+
+    /// Forgets the link of `session`, which has ended. Its requests have ended or left it.
+    mutating func forgetLink(_ session: SessionID) { if !links.isEmpty { links[session] = nil } }
+
+    private mutating func listUnplaced(_ request: RequestID) {
+        targets[request]?.listing = .unplaced
+        unplaced.append(request)
+    }
+
+    /// Whether `place` must be called.
+    var hasUnplaced: Bool { !unplaced.isEmpty }
+
+    /// Lists the requests by their places.
+    mutating func place(_ place: (RequestID) -> Place) {
+        guard !unplaced.isEmpty else { return }
+        for request in unplaced {
+            visitedCount += 1
+            guard let target = targets[request], target.listing == .unplaced else { continue }
+            targets[request]?.listing = Listing.none
+            guard target.held.count > 0 else { continue }
+            switch place(request) {
+            case .none: break  // its end will be reported
+            case .waiting:
+                awaitingLink.insert(request)
+                targets[request]?.listing = .awaitingLink
+            case .onLink(let session, let serial, let position):
+                lastNumber += 1
+                targets[request]?.listing = .onLink(lastNumber)
+                let entry = Entry(request: request, serial: serial, number: lastNumber)
+                links[session, default: OnLink()].unstarted.insert(entry, key: position)
+            }
+        }
+        unplaced.removeAll(keepingCapacity: unplaced.capacity <= 1024)
+        for session in sessions { dropInvalid(on: session) }
+    }
+
+    private func isValid(_ entry: Entry) -> Bool { targets[entry.request]?.listing == .onLink(entry.number) }
+
+    /// Drops the entries that are not valid, if they outnumber all requests.
+    private mutating func dropInvalid(on session: SessionID) {
+        guard var onLink = links[session], onLink.unstarted.count + onLink.started.count > 2 * targets.count + 64 else {
+            return
+        }
+        visitedCount += onLink.unstarted.count + onLink.started.count
+        onLink.unstarted.removeAll { !isValid($1) }
+        onLink.started.removeAll { !isValid($1) }
+        links[session] = onLink
+    }
+
+    /// Releases the next held part whose request has started on the link of `session`, and is still in flight there.
+    ///
+    /// - Parameters:
+    ///   - unstarted: The position of the first frame on the link of which no byte is written.
+    ///   - isInFlight: Whether a request is in flight with a serial.
+    mutating func releaseNext(
+        on session: SessionID,
+        before unstarted: OutboundPosition,
+        isInFlight: (Entry) -> Bool
+    ) -> (part: RequestPart, serial: SerialNumber)? {
+        while let (position, entry) = links[session]?.unstarted.first, position < unstarted {
+            visitedCount += 1
+            links[session]?.unstarted.removeFirst()
+            if isValid(entry) { list(entry, on: session) }
+        }
+        while let (id, entry) = links[session]?.started.first {
+            visitedCount += 1
+            links[session]?.started.removeFirst()
+            guard isValid(entry) else { continue }
+            guard isInFlight(entry) else {
+                targets[entry.request]?.listing = Listing.none  // its end will be reported
+                continue
+            }
+            // The part may have been cancelled. Then another part of the request comes later.
+            let part = release(entry.request, id)
+            list(entry, on: session)
+            if let part { return (part, entry.serial) }
+        }
+        return nil
+    }
+
+    /// Lists a request that has started by its first held part, if it has one.
+    private mutating func list(_ entry: Entry, on session: SessionID) {
+        let held = held
+        if let first = targets[entry.request]?.held.first(isAlive: { held[$0] != nil }) {
+            links[session]?.started.insert(entry, key: first)
+        } else {
+            targets[entry.request]?.listing = Listing.none
+        }
+    }
+}
+
+/// Parts of requests on the event loop.
+extension Dispatcher {
+    /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
+    mutating func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
+        // Without serials, what is sent next belongs to the request that was opened, because it is the latest one.
+        if codec.matching.isInOrder, parts.targets[part.request] == nil, requests[part.request] != nil {
+            return part.fail(.notAddressable, isSent: false)
+        }
+        guard requests[part.request] != nil else {
+            return part.fail(channel.ending ?? .replyEnded, isSent: false)
+        }
+        part.endsRequest = part.frame.kind != .part && !codec.isWindowUpdate(part.frame)
+        parts.hold(part, requestType: channel.type)
+    }
+
+    /// Looks up the places of requests with held parts.
+    mutating func placeParts() {
+        guard parts.hasUnplaced else { return }
+        let (requests, connection) = (requests, connection)
+        parts.place { id in
+            switch requests[id]?.place {
+            case nil: return .none
+            case .waiting?, .delayed?: return .waiting
+            case .onLink(_, .written)?: return .none  // a one-way message has no parts
+            case .onLink(let session, .response(let number))?:
+                let position = connection.inCallOfOwner { $0.position(of: id, number, on: session) }
+                return position.map { .onLink(session: session, number, $0) } ?? .none
+            }
+        }
+    }
+
+    /// Cancels a part.
+    mutating func cancelPart(_ id: RequestID) {
+        let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
+        if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
+        guard let queued = parts.queued[id] else { return }  // it has already ended
+        if connection.inCallOfOwner({ $0.remove(queued) }) {
+            parts.takeQueued(id)?.fail(error, isSent: false)
+        } else {
+            // Partly written: the rest must go out as well.
+            parts.takeContinuation(of: id)?.resume(returning: error)
+        }
+    }
+
+    /// Ends the parts of a request that has ended with `error`. Parts that have not started are not written. Returns
+    /// the request if the server still expects more of it.
+    @discardableResult
+    mutating func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
+        guard parts.hasTargets, var ended = parts.end(id) else { return nil }
+        for part in ended.queued {
+            let isSent = !part.isDropped && !connection.inCallOfOwner { $0.remove(part) }
+            if isSent { ended.target.hasWrittenPart = true }
+            if isSent, part.endsRequest { ended.target.isIncomplete = false }
+            part.fail(error, isSent: isSent)
+        }
+        for part in ended.held { part.fail(error, isSent: false) }
+        return ended.target.isIncomplete ? ended.target : nil
+    }
+}
+
+extension ClientError {
+    static var notAddressable: ClientError {
+        ClientError(
+            .invalidRequest,
+            .notSent,
+            "the protocol has no serials, so frames can be added only to a request of open"
+        )
+    }
+}

@@ -1,0 +1,197 @@
+/// The stages of closing a connection or a client. A stage is never followed by an earlier one.
+package enum Lifecycle: Comparable {
+    case open
+    /// The client, or its connection, takes no new requests. Those accepted before may finish.
+    case draining
+    /// No request is accepted or awaited any more. Queued bytes are still written.
+    case closing
+    case closed
+}
+
+/// Closing: the link ends when everything is written, or when the time is over.
+extension Connection {
+    /// Writes the queued frames and the codec's `closingFrame`, and closes. Returns when the link has ended.
+    ///
+    /// If no link is ready, the connection closes at once. Otherwise it waits until a peer that reads slowly has taken
+    /// everything, but no longer than:
+    ///
+    /// - ``ConnectionOptions/drainTimeout``;
+    /// - 2 s in which the peer takes no byte, if no `write` waits. In this case the only unwritten bytes are the
+    ///   closing frame, or the rest of a frame whose `write` was cancelled.
+    ///
+    /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
+    ///
+    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``), the
+    /// call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and `SIGTERM`.
+    ///
+    /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
+    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates#Calls>).
+    public func close() async {
+        entered { $0.beginClosing() }
+        await withTaskCancellationHandler {
+            await waitUntilClosed()
+        } onCancel: {
+            schedule { $0.finishClosing() }
+        }
+    }
+
+    /// Closes at once. A frame that waits to be written fails with `closed`: fate `notSent`, or `unknown` if a byte of
+    /// it was written.
+    public func closeNow() {
+        entered { $0.finishClosing() }
+    }
+
+    func waitUntilClosed() async {
+        await withContinuation { continuation in
+            // Checked here and not earlier: the `await` may let the loop do other things first.
+            if lifecycle == .closed {
+                whenProcessesHaveEnded { continuation.resume() }
+            } else {
+                ending.waiters.append(continuation)
+            }
+        }
+    }
+
+    /// Begins to close: the link ends when everything is written.
+    func beginClosing() {
+        guard lifecycle < .closing else { return }
+        // No further link is established.
+        perform(machine.dropChange(at: loop.now))
+        deliverHeldToReaders()
+        ending.lifecycle = .closing
+        ending.deadline = loop.now.advanced(by: options.requests.drainTimeout)
+        guard let ready else { return finishClosing() }
+        if let closingFrame = ready.state.codec.closingFrame() {
+            ready.state.machine.send(closingFrame)
+            ending.awaitsAnswer = ready.state.codec.closingIsAnswered
+        }
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
+            return finishClosing()
+        }
+        ending.left = ready.left
+        armClosing()
+        publishState()
+        scheduleFlush()
+    }
+
+    /// Everything is written on the link that is closing.
+    func closingIsWritten() {
+        guard ending.awaitsAnswer else { return finishClosing() }
+        // Once: what is written later, such as a pong, does not give the server more time.
+        guard ending.answerDeadline == nil else { return }
+        let deadline = min(ending.deadline, loop.now.advanced(by: Self.stallLimit))
+        ending.answerDeadline = deadline
+        arm(at: deadline)
+    }
+
+    /// The server has ended the ready link, or a frame of that link says so.
+    func closingIsAnswered() {
+        if lifecycle == .closing, ending.awaitsAnswer { finishClosing() }
+    }
+
+    /// Arms the timer for the next check of progress, or for the deadline.
+    private func armClosing() {
+        arm(at: min(ending.deadline, loop.now.advanced(by: Self.stallLimit)))
+    }
+
+    func closingTimerFired() {
+        guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
+        flush(session)  // the socket may take bytes before it reports that it is writable
+        guard lifecycle == .closing, let ready else { return }
+        if let deadline = ending.answerDeadline {
+            return loop.turnTime < deadline ? arm(at: deadline) : finishClosing()
+        }
+        guard !ready.state.machine.outbound.isEmpty || ready.isHoldingBytes else {
+            return finishClosing()
+        }
+        let left = ready.left
+        // If the queue is empty, TLS holds whole frames whose calls have returned because they count as written.
+        let isWanted =
+            ready.state.machine.count > 0 || ready.state.machine.outbound.isEmpty && ready.isHoldingBytes
+        guard isWanted || left.isLess(than: ending.left) else { return finishClosing() }
+        ending.left = left
+        armClosing()
+    }
+
+    /// How long a link that is to be closed waits for its socket without progress. It has no requests left, so no
+    /// caller waits for these bytes.
+    static let stallLimit = Duration.seconds(2)
+
+    /// The owner will close when its requests have ended. Until then links are used, and replaced, as before.
+    func ownerDrains() {
+        guard lifecycle == .open else { return }
+        ending.lifecycle = .draining
+        publishState()
+    }
+
+    /// Frames that are held can be read after the connection was closed.
+    private func deliverHeldToReaders() { if rules.deliversAll, let ready { deliverHeld(ready) } }
+
+    func finishClosing() {
+        guard lifecycle < .closed else { return }
+        deliverHeldToReaders()
+        guard lifecycle < .closed else { return }  // a frame that was held has ended the link
+        reportEndOfAttempt()
+        reportEndOfReady()
+        ending.lifecycle = .closed
+        machine.close()
+        stopLiveness()
+        endHandshake(.connectionWasClosed(.notSent))
+        endDialling()
+        stopCancelling()
+        dialMemory.lateLookups.drop()
+        for link in links.all {
+            // What waits on a draining link is usually cancellations: writes as many as the socket takes.
+            if link.isDraining, !link.state.machine.outbound.isEmpty {
+                var result = Link.WriteResult()  // nobody waits for it
+                write(link, &result)
+            }
+            end(link, .closed)
+        }
+        timers.disarmAll()
+        port.append(.closed)
+        publishState()
+        let waiters = exchange(&ending.waiters, with: [])
+        if !waiters.isEmpty { whenProcessesHaveEnded { for waiter in waiters { waiter.resume() } } }
+    }
+}
+
+/// How far a connection is closed.
+struct Ending {
+    var lifecycle = Lifecycle.open
+    /// While it is closing and still has bytes to write: when that ends at the latest.
+    var deadline = Instant.distantFuture
+    /// The bytes that were not written at the latest check.
+    var left = Link.Left()
+    /// Whether the server answers the final frame.
+    var awaitsAnswer = false
+    /// How long its answer is awaited; `nil` before everything is written.
+    var answerDeadline: Instant?
+    var waiters: [Continuation<Void>] = []
+}
+
+extension Link {
+    /// The bytes that are not written yet.
+    struct Left {
+        /// The first frame whose last byte is not written, and the number of encoded bytes that wait for the transport.
+        var position = OutboundPosition.first
+        var unwritten = 0
+        /// The number of bytes that the socket has taken from TLS; `nil` without TLS.
+        var sent: Int?
+
+        /// Whether the socket has taken bytes since `earlier`. Frames that are encoded later add to `unwritten` only
+        /// after everything encoded before has been written.
+        func isLess(than earlier: Left) -> Bool {
+            if let sent { return sent > earlier.sent ?? 0 }
+            return position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
+        }
+    }
+
+    var left: Left {
+        Left(
+            position: state.machine.outbound.firstUnwritten,
+            unwritten: state.machine.outbound.unwrittenCount,
+            sent: secured.flatMap { $0.takenMark > 0 ? $0.sentMark : nil }
+        )
+    }
+}

@@ -1,0 +1,618 @@
+/// Requests on links: the calls of the owner, and what comes back.
+extension Connection {
+    // MARK: Onto a link
+
+    /// Called by the owner at the end of each batch: sends what may go out, and judges the link. Returns the events,
+    /// and when to call again.
+    nonisolated func work(
+        on queue: inout RequestQueue,
+        _ parts: inout RequestParts,
+        demand: ReconnectMachine.Demand,
+        watchesErrors: Bool,
+        for owner: any ConnectionOwner
+    ) -> (events: [ConnectionEvent], nextLook: Instant?) {
+        onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
+            let (demand, watchesErrors, owner) = call
+            connection.port.note(owner)
+            // `queue` and `parts` must not be used by an event meanwhile.
+            connection.port.isCalling = true
+            defer { connection.port.isCalling = false }
+            connection.port.demand = queue.hasWaiting ? .request : demand
+            connection.admit(from: &queue, &parts)
+            if connection.rules.isByChannel {
+                connection.ready?.state.machine.dropAwaited { queue.hasParked($0) }
+            }
+            if !queue.hasWaiting { connection.port.demand = demand }
+            connection.port.isWaiting = queue.hasWaiting || parts.heldCount > 0
+            let nextLook = connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
+            return (connection.port.takeAll(), nextLook)
+        }
+    }
+
+    /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
+    func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
+        if ready == nil, queue.hasWaiting { connectIfNeeded() }
+        if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
+        guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
+        let now = loop.now
+        var (hasToWrite, events) = (false, port.takeEvents())
+        if !queue.isWithoutAnswers {
+            hasToWrite = ready.state.admitAnswers(from: &queue, at: now, by: rules, into: &events)
+        }
+        // One of each in turn, so that neither takes all the room below the watermark.
+        var room = room
+        repeat {
+            var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
+            if !queue.exclusives.isEmpty {
+                // All in their order: see `RequestQueue.popFirst(channel:mayGo:)`.
+                if rules.isByChannel { queue.beginParking(on: ready.session) }
+                awaitsAlone = false
+                if !ready.state.machine.isHeld { (most, isAlone) = limited(most, queue, on: ready) }
+            } else if awaitsAlone {
+                awaitsAlone = false
+            }
+            let admitted = ready.state.admit(
+                from: &queue,
+                &parts,
+                atMost: most,
+                at: now,
+                by: rules,
+                telling: rules.stepObservation,
+                into: &events
+            )
+            if isAlone, admitted > 0 { ready.state.machine.holdOthers(behind: queue.latestPlace) }
+            room -= admitted
+            hasToWrite = hasToWrite || admitted > 0
+            if parts.heldCount == 0 { break }
+            let hasReleased = ready.state.isBelowWatermark(rules) && ready.state.releasePart(of: &parts)
+            hasToWrite = hasToWrite || hasReleased
+            if admitted == 0, !hasReleased { break }
+        } while true
+        port.giveBack(events)
+        if hasToWrite { scheduleFlushUnlessFull(ready) }
+    }
+
+    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or
+    /// that one alone if nothing is in flight. At most `most`.
+    private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
+        let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
+        guard count == 0, isExclusive else { return (count, false) }
+        awaitsAlone = link.state.machine.inFlightCount > 0
+        return awaitsAlone ? (0, false) : (min(most, 1), true)
+    }
+
+    /// Sends the parts of requests on draining links.
+    private func releasePartsOnDraining(_ parts: inout RequestParts) {
+        for session in parts.sessions {
+            guard let link = links[session], link.isDraining else { continue }
+            while link.state.releasePart(of: &parts) { scheduleFlush() }
+        }
+    }
+
+    /// The position of the frame of the request `id`, which waits for the response with `number`; `nil` if it has left
+    /// the link of `session`.
+    func position(of id: RequestID, _ number: SerialNumber, on session: SessionID) -> OutboundPosition? {
+        guard let link = links[session], let entry = link.state.machine.requests[number], entry.id == id else {
+            return nil
+        }
+        return entry.position
+    }
+
+    /// Whether one more request could go out now.
+    var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
+
+    /// Whether an answer to the server could go out now.
+    var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
+
+    /// The number of requests that could go out now, if the link allows them.
+    var room: Int {
+        guard let ready else { return 0 }
+        let room = ready.maximumInFlight - inFlight
+        return ready.exchangesDatagrams ? min(room, windowRoom(on: ready)) : room
+    }
+
+    /// The number of requests that could go out now on a link of datagrams. Abandoned ones do not count: those are no
+    /// longer sent, and may be held for long.
+    private func windowRoom(on link: Link) -> Int { link.window.size - link.state.machine.count }
+
+    /// Whether requests wait because of `maximumInFlight`.
+    var isAtMaximum: Bool { inFlight >= maximumInFlight }
+
+    /// Whether requests wait because of the datagrams that are unanswered.
+    var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
+
+    func scheduleFlushUnlessFull(_ link: Link) {
+        if !link.transport.awaitsWritable { scheduleFlush() }
+    }
+
+    private var isInOrder: Bool { rules.isInOrder }
+    private var maximumInFlight: Int { ready?.maximumInFlight ?? max(1, options.requests.maximumInFlight) }
+
+    /// From this limit on, `maximumInFlight` bounds the client's memory. A limit below it protects the server: it holds
+    /// across draining links, and no link is replaced because of it.
+    static let strictLimit = 1024
+    private var isStrict: Bool { maximumInFlight < Self.strictLimit }
+
+    /// The number of requests and messages that count against the limit, abandoned ones included.
+    private var inFlight: Int {
+        // The usual case, in one access.
+        if let ready = links.onlyReady { return ready.state.machine.inFlightCount }
+        return requestCount + abandonedInFlight
+    }
+
+    /// The number of requests and messages of the owner on all links, without abandoned ones.
+    var requestCount: Int {
+        var count = ready?.state.machine.count ?? 0
+        for link in links.draining { count += link.state.machine.count }
+        return count
+    }
+
+    private var abandonedInFlight: Int {
+        var count = ready?.state.machine.requests.abandonedCount ?? 0
+        if let handshaking { count += handshaking.state.machine.requests.abandonedCount }
+        if isStrict { for link in links.draining { count += link.state.machine.requests.abandonedCount } }
+        return count
+    }
+
+    /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
+    var serialShortage: String? {
+        guard let ready, let (count, abandoned, holders) = ready.state.machine.exhaustion else { return nil }
+        let serials = count == 1 ? "the only serial number is" : "all \(count) serial numbers are"
+        return "\(serials) in use, \(abandoned) by \(holders)"
+    }
+
+    /// The reason why requests cannot be sent, for error messages; `nil` if there is none.
+    private var whatHoldsOthersBack: String? {
+        guard inFlight < maximumInFlight else {
+            let abandoned = abandonedInFlight
+            let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
+            let requests = Quantity.count(inFlight, "request is", "requests are")
+            return "\(requests) in flight (requests.maximumInFlight)\(givenUp)"
+        }
+        if let ready, isWindowFull {
+            let count = ready.state.machine.count
+            let requests = Quantity.count(count, "request is", "requests are")
+            return "\(requests) unanswered (requests.datagramWindow, now \(ready.window.size))"
+        }
+        if let ready, ready.state.machine.isHeld {
+            let isCancelling = cancellations.contains { $0.session == ready.session }
+            return isCancelling
+                ? "an abandoned request is being cancelled (requests.cancelling)"
+                : "a request is in flight that no other may follow"
+        }
+        if awaitsAlone { return "a request that must go out alone waits for those in flight" }
+        let mayBeChannel = rules.isByChannel && ready?.state.isBelowWatermark(rules) == true
+        return serialShortage ?? (mayBeChannel ? "earlier requests of its channel are unanswered" : nil)
+    }
+
+    /// Notes that a request timed out while it waited for its turn. Returns what kept it from going out, if there is a
+    /// link. If responses are matched in order and it waited for abandoned requests, it counts as if it had been
+    /// written after them.
+    ///
+    /// - Parameter isDelayed: Whether it waited between two tries, so not for a response.
+    func timedOutWaiting(isDelayed: Bool) -> String? {
+        guard let ready else { return nil }
+        let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
+        let hasSilence = endpointJudge.isSilent || ready.state.machine.isToBeJudged
+        if isBehind || !isDelayed && hasSilence {
+            ready.state.machine.noteTimedOutUnsent(asIfWritten: isBehind)
+        }
+        return whatHoldsOthersBack
+    }
+
+    // MARK: Cancellation and timeout
+
+    /// The result of cancelling a request on a link.
+    enum GivenUp: Sendable {
+        /// The request has left the link already: an event says how.
+        case none
+        case notSent
+        case sent(Endpoint)
+    }
+
+    /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
+    /// protocol has one.
+    func cancel(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
+        guard let link = links[session] else { return .none }
+        let endpoint = link.endpoint
+        // It may have been the last request for which the draining link, or the closing connection, waits.
+        if link.isDraining || lifecycle == .closing { scheduleFlush() }
+        let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
+        if isTimeout, link.exchangesDatagrams, let sentAt = link.state.machine.writeTimes(of: id, at: place)?.lastByte {
+            link.window.lost(sentAt: sentAt, at: loop.now)
+        }
+        switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
+        case .none: return .none
+        case .notSent:
+            if isTimeout, link.isReady, !isServerExcused,
+                endpointJudge.isSilent || link.state.machine.isToBeJudged
+            {
+                link.state.machine.noteTimedOutUnsent(asIfWritten: false)
+            }
+            return .notSent
+        case .sent: return .sent(endpoint)
+        case .awaited(let serial, let type):
+            // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
+            // not count either.
+            if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
+            if let cancellable { beginCancelling(cancellable, on: link) }
+            // Nothing may come between the pieces of another request.
+            if !link.state.machine.isUploading(besides: place),
+                sendCancelFrame(for: serial, type: type, on: session)
+            {
+                link.state.machine.noteClosingPiece(at: loop.now)
+            }
+            return .sent(endpoint)
+        }
+    }
+
+    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
+    /// Returns whether it has.
+    func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) -> Bool {
+        guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
+            return false
+        }
+        scheduleFlushUnlessFull(link)
+        return true
+    }
+
+    /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.
+    func remove(_ part: RequestPart) -> Bool {
+        guard let (session, position) = part.place, let link = links[session] else { return false }
+        return link.state.machine.removePart(part.id, at: position)
+    }
+
+    /// What is known about the request `id` on its link; `nil` if it has left the link.
+    func tryOnLink(
+        _ id: RequestID,
+        _ session: SessionID,
+        _ place: LinkMachine.Place,
+        at now: Instant
+    ) -> TryOnLink? {
+        guard let link = links[session], let times = link.state.machine.writeTimes(of: id, at: place) else {
+            return nil
+        }
+        return link.state.tryOnLink(times, now: now, hasFailed: true)
+    }
+
+    /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
+    /// if that link has ended.
+    func tryOnLink(_ session: SessionID, at position: OutboundPosition, now: Instant) -> TryOnLink? {
+        links[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
+    }
+
+    /// Whether the server may have received the request.
+    func hasStarted(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place) -> Bool {
+        links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
+    }
+
+    /// Whether the request `id`, on the link of `session`, could be sent once more: whether all of it was written.
+    /// `nil` if the link exchanges no datagrams.
+    func maySendAgain(_ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool? {
+        guard let link = links[session], link.exchangesDatagrams else { return nil }
+        return link.state.machine.maySendAgain(id, as: number)
+    }
+
+    /// Sends the request `id`, whose frame is `frame` and was sent at `sentAt`, once more on its link.
+    func sendAgain(
+        _ frame: Frame,
+        _ id: RequestID,
+        _ session: SessionID,
+        _ number: SerialNumber,
+        sentAt: Instant
+    ) {
+        guard let link = links[session] else { return }
+        link.window.lost(sentAt: sentAt, at: loop.now)
+        link.state.machine.sendAgain(frame, id, as: number)
+        scheduleFlushUnlessFull(link)
+    }
+
+    // MARK: Frames
+
+    /// Handles frames of a link that is ready or draining.
+    ///
+    /// - Parameter isLast: Whether nothing may be left for the next turn.
+    func take(_ frames: inout [Frame], _ link: Link, isLast: Bool = false) {
+        if rules.deliversAll { return handOver(frames, link) }
+        let session = link.session
+        var taken = Link.Taken(at: loop.now)
+        taken.mayLeaveRest = !isLast
+        var events = port.takeEvents()
+        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
+        port.giveBack(events)
+        // Before anything else: a frame that was handled may end the link.
+        if let rest = taken.rest { catchUp(with: frames[rest...], link) }
+        endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
+        if link.exchangesDatagrams, taken.answers > 0 {
+            link.window.answered(taken.answers, unanswered: link.state.machine.count)
+        }
+        if let dropped = taken.dropped { note(dropped, link) }
+        if taken.hasToWrite { scheduleFlushUnlessFull(link) }
+        if taken.hasPong { notePong(link) }
+        if taken.lastFrame != nil {
+            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { noteFarewell(reason, link) }
+        }
+        if !link.isDraining {
+            if taken.answers > 0 { noteAnswer(link) }
+            // After the frames that came with it: these belong to the link that now drains.
+            if let lastFrame = taken.lastFrame {
+                // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
+                leave(lastFrame, session, finalFrame: link.exchangesDatagrams ? nil : taken.finalFrame)
+            }
+        } else if let finalFrame = taken.finalFrame,
+            !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
+        {
+            endDraining(session, finalFrame)
+        }
+        if let violation = taken.violation { lose(session, violation) }
+        if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
+    }
+
+    /// Notes why the server ends the link, in its own words, if it says so.
+    func noteFarewell(_ reason: ServerReason?, _ link: Link) {
+        guard let reason else { return }
+        if link.farewell == nil { counts.linkEndReasons.count(reason.label) }
+        link.farewell = reason
+    }
+
+    /// Tells the reconnect machine, once, that the server has answered on the link.
+    private func noteAnswer(_ link: Link) {
+        guard !link.hasAnswered, machine.state == .ready(session: link.session) else { return }
+        link.hasAnswered = true
+        machine.linkAnswered()
+    }
+
+    /// Hands all frames over to an owner that is no client.
+    private func handOver(_ frames: [Frame], _ link: Link) {
+        guard !frames.isEmpty else { return }
+        // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
+        if !link.hasAnswered, link.state.machine.wasUsed { noteAnswer(link) }
+        // A reader is about to have one of them. If the link ends with them, no other one is needed.
+        if !port.isWaiting { port.demand = .none }
+        var frames = frames
+        for index in frames.indices {
+            frames[index].session = link.session
+            if frames[index].isFarewell { noteFarewell(frames[index].reason, link) }
+        }
+        port.append(.pushes(frames))
+        guard let finalFrame = frames.first(where: { $0.linkEnding == .now }) else { return }
+        if link.isReady {
+            closingIsAnswered()
+        } else if link.draining?.awaitsAnswer == true {
+            endDraining(link.session, finalFrame)
+        }
+    }
+
+    /// Answers the pings among the frames, and removes the answers to the client's own pings.
+    func takeHeartbeats(among frames: inout [Frame], _ link: Link) {
+        frames.removeAll { frame in
+            guard frame.kind == .ping || frame.kind == .pong else { return false }
+            let (meaning, hasToWrite) = link.state.takeHeartbeat(frame, rules, at: loop.now)
+            if hasToWrite { scheduleFlush() }
+            if meaning == .answer { notePong(link) }
+            return meaning == .answer
+        }
+    }
+
+    // MARK: Replacing the link
+
+    /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
+    /// lost.
+    private func leave(_ lastFrame: Frame, _ session: SessionID, finalFrame: Frame?) {
+        let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
+        let isOrdinary = lastFrame.kind == .response || lastFrame.kind == .goAway
+        if lastFrame.linkEnding != .now || !isOrdinary || lastFrame.reason != nil {
+            leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: finalFrame != nil)
+        } else if let ready {
+            // A link without traffic is not replaced at once: otherwise a server could make the client connect without
+            // end.
+            let departure: ReconnectMachine.Departure = ready.state.machine.wasUsed ? .lastResponse : .goAway
+            leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
+        }
+        // If the link drains because of an earlier goAway in the same batch, it would wait for responses that never
+        // come.
+        if let finalFrame { endDraining(session, finalFrame) }
+    }
+
+    /// Moves from the endpoint of the ready link to another one, if there is one.
+    func leaveEndpoint(
+        because departure: ReconnectMachine.Departure,
+        _ explanation: String? = nil,
+        retryAfter: Duration? = nil,
+        isLinkEnding: Bool = false
+    ) {
+        guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
+            ready.session == session
+        else { return }
+        // An active client will soon need the next link. A client that was active must not wait because its server goes
+        // away.
+        let isAtWork = ready.state.machine.count > 0 || departure == .goAway && ready.state.machine.wasUsed
+        let demand = isAtWork ? .request : demand
+        let action = machine.leave(
+            session,
+            because: departure,
+            demand: demand,
+            retryAfter: retryAfter,
+            isLinkEnding: isLinkEnding,
+            at: loop.now
+        )
+        if action != .none { ready.departure = explanation }
+        perform(action)
+    }
+
+    /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
+    /// requests that keep others from going out. Called at the end of every batch. Returns when to check again for
+    /// serials whose quarantine ends, and for a link to be replaced; `nil` for never.
+    ///
+    /// - Parameters:
+    ///   - isWaiting: Whether requests wait.
+    ///   - watchesErrors: Whether the share of failed requests counts.
+    private func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
+        let now = loop.turnTime
+        let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
+        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate, endpointJudge.errorRateText) }
+        guard let ready = links.onlyReady else {
+            if let ready { judge(ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
+            return nextLook
+        }
+        let (isToBeJudged, quarantineEnd) = ready.state.machine.look
+        if isToBeJudged || isWaiting || look.isShort {
+            judge(ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
+            return nextLook
+        }
+        return quarantineEnd
+    }
+
+    private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
+        if isToBeJudged { judgeAnswers(link, at: now) }
+        guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
+        let (obstacle, shortage) = obstacle(ready, at: now)
+        let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
+        guard let departure = endpointJudge.replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
+        leaveEndpoint(because: departure, text(of: shortage, ready))
+        endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
+    }
+
+    /// While the client itself does not read or run, timeouts say nothing about the server.
+    private func judgeAnswers(_ link: Link, at now: Instant) {
+        let maximumStalls = options.liveness.maximumStalls
+        let counts = !port.isPaused && !isServerExcused
+        let (timeouts, spent) = link.state.machine.judge(counts: counts, maximumStalls: maximumStalls)
+        let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
+        let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
+        armLiveness()
+        guard spent != nil || isUnasked else { return }
+        if isTooSilent {
+            let text = endpointJudge.silenceText(at: now)
+            endpointJudge.endSilence()
+            leaveEndpoint(because: .silence, text)
+        } else if let spent {
+            leaveEndpoint(because: .unanswered, text(of: spent, maximumStalls))
+        }
+    }
+
+    /// Why a link is replaced that is of no more use.
+    private func text(of spent: LinkMachine.Spent, _ maximumStalls: Int?) -> String {
+        switch spent {
+        case .heldByAbandoned:
+            return
+                "a request that no other may follow timed out or was cancelled before it was answered, and the next one"
+                + " would have to wait for its response"
+        case .stalled(let count, let isInChannel):
+            let times = count == 1 ? "" : "\(count) times in a row, "
+            let place = isInChannel ? "on its channel" : "on the link"
+            let limit = maximumStalls.map { "\($0)" } ?? "nil"
+            return
+                "\(times)a request timed out while no other response was awaited \(place): the server answers too late,"
+                + " or has left out a response (liveness.maximumStalls is \(limit))"
+        }
+    }
+
+    /// What keeps requests from going out, if abandoned ones do.
+    private enum Shortage {
+        /// A request that no other may follow, or one that could not be cancelled.
+        case held
+        /// Abandoned requests have many of the places of `maximumInFlight`.
+        case places
+        /// All places are taken, and the request that is to be answered next, or one of some channel, is abandoned.
+        case oldest
+        /// The next request must go out alone.
+        case alone
+        /// The limit of a channel, or a request that no other may follow on it.
+        case channel
+        case serials
+    }
+
+    /// Why a link is replaced, with the numbers of the rule.
+    private func text(of shortage: Shortage, _ link: Link) -> String {
+        let count = link.state.machine.requests.abandonedCount
+        let abandoned = Quantity.count(count, "abandoned request")
+        let places =
+            "\(abandoned) \(count == 1 ? "holds" : "hold") places of requests.maximumInFlight (\(maximumInFlight))"
+        switch shortage {
+        case .held:
+            let isRunning = cancellations.contains { $0.session == link.session }
+            return link.state.machine.isHeldByCancellation && !isRunning
+                ? "a request could not be cancelled on the server, so no other may follow it (requests.cancelling)"
+                : "a request that no other may follow timed out or was cancelled, and its response has not come in time"
+        case .places: return places
+        case .oldest:
+            return rules.isByChannel
+                ? "the response to an abandoned request has not come in time; \(places)"
+                : "the response that is due is that of an abandoned request, and has not come in time; \(places)"
+        case .alone:
+            let late = count == 1 ? "which was not" : "one of which was not"
+            return "a request that must go out alone waits for \(abandoned), \(late) answered in time"
+        case .channel: return "requests wait for an abandoned one on their channel, whose response has not come in time"
+        case .serials:
+            guard let (count, abandoned, holders) = link.state.machine.exhaustion else {
+                return "no serial number is free"
+            }
+            let verb = abandoned == 1 ? "is" : "are"
+            return "\(abandoned) of \(Quantity.count(count, "serial number")) \(verb) held by \(holders)"
+        }
+    }
+
+    private func obstacle(_ link: Link, at now: Instant) -> (LinkReplacement.Obstacle, Shortage) {
+        let abandoned = link.state.machine.requests.abandonedCount
+        func unanswered(until: Instant?, _ shortage: Shortage) -> (LinkReplacement.Obstacle, Shortage) {
+            (until.map { $0 <= now ? .unanswered : .unansweredUntil($0) } ?? .other, shortage)
+        }
+        if let until = link.state.machine.heldUntil { return unanswered(until: until, .held) }
+        guard inFlight < maximumInFlight else {
+            if !isStrict, abandoned >= maximumInFlight / 2 { return (.exhausted, .places) }
+            // In order, no later request can be answered before the oldest one.
+            let isByChannel = rules.isByChannel
+            return unanswered(
+                until: isByChannel
+                    ? link.state.machine.requests.abandonedUntil : link.state.machine.oldestAbandonedUntil(),
+                .oldest
+            )
+        }
+        // Only abandoned requests keep an exclusive one, or those of a channel, from going out.
+        if awaitsAlone, link.state.machine.count == 0 {
+            return unanswered(until: link.state.machine.requests.abandonedUntil, .alone)
+        }
+        if rules.isByChannel { return unanswered(until: link.state.machine.awaitedChannelsUntil(), .channel) }
+        guard let (count, abandoned, _) = link.state.machine.exhaustion, !link.state.machine.isHeld,
+            link.state.isBelowWatermark(rules)
+        else { return (.other, .serials) }
+        return (abandoned * 2 >= count ? .exhausted : .other, .serials)
+    }
+
+    /// When to look again, over all links: see `judge`.
+    private var nextLook: Instant? {
+        var next = ready?.state.machine.requests.nextQuarantineEnd
+        if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }
+        guard links.onlyReady == nil else { return next }
+        for link in links.all {
+            if let end = link.state.machine.requests.nextQuarantineEnd { next = min(next ?? end, end) }
+        }
+        return next
+    }
+
+    /// Releases the serials whose quarantine is over.
+    func endQuarantines() {
+        let now = loop.turnTime
+        for link in links.all {
+            link.state.machine.endQuarantine(at: now)
+            link.state.noteEnds()
+        }
+    }
+
+    // MARK: Counts
+
+    /// The number of abandoned requests, the number of serials in use, and that of all serials, of all links that are
+    /// not handshaking.
+    var held: (abandoned: Int, serials: Int, allSerials: Int) {
+        var (abandoned, serials, all) = (0, 0, 0)
+        for link in links.all where !link.isInHandshake {
+            abandoned += link.state.machine.requests.abandonedCount
+            if !isInOrder {
+                serials += link.state.machine.requests.heldCount
+                all.addClamped(Int(clamping: link.state.machine.requests.span))
+            }
+        }
+        return (abandoned, serials, all)
+    }
+}

@@ -1,0 +1,10 @@
+/// A user name and a password for a proxy. Its descriptions contain neither.
+package struct ProxyCredentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
+    let username: String
+    let password: String
+
+    package init(username: String, password: String) { (self.username, self.password) = (username, password) }
+
+    package var description: String { "(redacted)" }
+    package var customMirror: Mirror { Mirror(self, children: [], displayStyle: .struct) }
+}

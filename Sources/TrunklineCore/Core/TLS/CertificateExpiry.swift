@@ -1,0 +1,47 @@
+/// When a certificate of a TLS link expires.
+public struct CertificateExpiry: Sendable, Hashable {
+    /// Whose certificate it is.
+    @nonexhaustive
+    public enum Owner: String, Sendable, Hashable {
+        /// The server, whose certificate or one of those that lead to a root expires first.
+        case server
+        /// This client (``ClientOptions/TLS-swift.struct/identity``).
+        case client
+    }
+
+    /// Whose certificate it is.
+    public let owner: Owner
+    /// The distinguished name of the owner (RFC 4514), escaped.
+    public let subject: String
+    /// The time after which the certificate has expired, in seconds since 1970-01-01 00:00 UTC.
+    public let notAfter: Int64
+    /// The time before which it is not valid yet, in seconds since 1970-01-01 00:00 UTC.
+    package let notBefore: Int64
+
+    package init(_ owner: Owner, _ certificate: TLSCertificate) {
+        self.owner = owner
+        (subject, notBefore, notAfter) = (certificate.subject, certificate.notBefore, certificate.notAfter)
+    }
+
+    /// The time from `now`, counted since 1970, until the certificate expires; negative if it has expired.
+    /// The certificate of `chain` that expires first; `nil` without one. The first of the chain is that of the server.
+    ///
+    /// Servers may also present an expired certificate that no client needs, such as a cross-signed root, so those that have
+    /// expired do not count, except the first.
+    ///
+    /// - Parameter now: The time since 1970; if it is `nil`, nothing has expired.
+    package static func first(of chain: [TLSCertificate], at now: Duration?) -> TLSCertificate? {
+        let others = chain.dropFirst().filter { certificate in now.map { .seconds(certificate.notAfter) > $0 } ?? true }
+        return (chain.prefix(1) + others).min { $0.notAfter < $1.notAfter }
+    }
+
+    package func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
+
+    /// What is wrong with the certificate at `now`, counted since 1970; `nil` if it is valid.
+    package func problem(at now: Duration) -> String? {
+        let left = timeLeft(at: now)
+        if left < .zero { return "\(subject) expired \(Quantity.time(.zero - left)) ago" }
+        let wait = .seconds(notBefore) - now
+        return wait > .zero ? "\(subject) is not valid for another \(Quantity.time(wait))" : nil
+    }
+}

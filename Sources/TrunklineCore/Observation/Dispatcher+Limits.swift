@@ -1,0 +1,39 @@
+/// Why requests wait, for the observers and the log.
+extension Dispatcher {
+    /// Notes if requests have begun or ceased to wait because of a limit.
+    mutating func noteLimit() {
+        let areWaiting = requests.queue.hasWaiting
+        guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
+        ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
+    }
+
+    /// See `ObservedClient`.
+    func load(at now: Instant) -> ClientLoad {
+        var load = ClientLoad()
+        load.responses = ledger.counters.responses
+        load.waiting = requests.queue.waitingCount
+        if requests.count <= 100_000 { load.oldest = requests.oldestOnLink.map { now.since($0) } }
+        connection.inCallOfOwner { $0.note(in: &load, at: now) }
+        return load
+    }
+}
+
+extension Client: ObservedClient {
+    package nonisolated func load(at now: Instant) -> ClientLoad { onItsLoop { $0.dispatcher.load(at: now) } }
+}
+
+extension Connection {
+    fileprivate func note(in load: inout ClientLoad, at now: Instant) {
+        (load.inFlight, load.abandoned) = (requestCount, held.0)
+        load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
+    }
+
+    /// The limit because of which a request must wait; `nil` if there is none.
+    fileprivate var limitReached: ClientEvent.Limit? {
+        guard let ready else { return nil }
+        if isAtMaximum { return .maximumInFlight }
+        if room <= 0 { return .datagramWindow }
+        if ready.state.machine.requests.isExhausted { return .serials }
+        return ready.state.isAboveWatermark ? .highWatermark : nil
+    }
+}
