@@ -2,7 +2,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-/// Hundreds of simulated lives of a cluster, each decided by its seed. In each of them:
+/// Simulated lives of a cluster, each decided by its seed. In each of them:
 /// - Every call ends once and in time, with its own response or with an error that agrees with what the servers
 ///   received.
 /// - A server that is ejected gets no request, outside of a panic, and no call waits while a server has room.
@@ -17,7 +17,7 @@ import TrunklineTesting
 struct ClusterSeedTests {
     @Test func everyCallOfAClusterEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed) }
-        let count = TestEnvironment.seeds ?? 60
+        let count = TestEnvironment.seeds ?? 30
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0

@@ -1,11 +1,12 @@
 import Testing
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 @testable import TrunklineTesting
 
 /// How a client learns the interval of heartbeats (`liveness.adaptiveInterval`), in virtual time: from 30 s to 10 min,
 /// beginning with 3.5 min.
-@Suite(.simulated, .timeLimit(.minutes(5)))
+@Suite(.simulated, .timeLimit(.seeded))
 struct AdaptiveHeartbeatTests {
     private static let hour = Duration.seconds(3600)
     private static let day = Duration.seconds(86_400)
@@ -319,7 +320,7 @@ struct AdaptiveHeartbeatTests {
     // MARK: Random traffic
 
     /// Requests at random times, some of which are the first bytes after the device has forgotten the link.
-    @Test(arguments: 1...40 as ClosedRange<UInt64>)
+    @Test(arguments: 1...UInt64(seeds(12).count))
     func withRandomTrafficFewRequestsAreLostAndNoneLater(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let limit = Duration.seconds(Int.random(in: 35...400, using: &random))

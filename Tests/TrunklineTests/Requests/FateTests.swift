@@ -1,7 +1,8 @@
 import Testing
 import TrunklineTesting
 
-@testable import Trunkline
+@testable import TrunklineCore
+@testable import TrunklineLayouts
 
 /// The fates that callers receive, compared with what happened to every byte.
 @Suite(.simulated, .timeLimit(.minutes(5)))
@@ -76,13 +77,17 @@ struct FateTests {
         }
     }
 
+    /// The seeds of a test that tries all bytes: over TLS a third, because there are twice as many bytes, and each takes
+    /// longer.
+    private static func seeds(_ count: UInt64) -> Range<UInt64> { 0..<(Wire.isSecured ? count / 3 : count) }
+
     /// The number of bytes of both requests and both responses. Over TLS it is a lower bound.
     private static let allBytes = 0...(Wire.isSecured ? 56 + 2 * 22 : 56)
 
     @Test func theFateIsExactWhicheverByteTheLinkIsResetAt() async throws {
         var seen: Set<Int> = []
         var fates: Set<ClientError.Fate> = []
-        for seed in 0..<6 as Range<UInt64> {
+        for seed in Self.seeds(6) {
             for count in Self.allBytes {
                 await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .never)
@@ -107,7 +112,7 @@ struct FateTests {
     }
 
     @Test func unsentRequestsAreRetriedOnceAndUnknownOnesAreNot() async throws {
-        for seed in 0..<3 as Range<UInt64> {
+        for seed in Self.seeds(3) {
             for count in Self.allBytes {
                 await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .ifUnsent)
@@ -127,7 +132,7 @@ struct FateTests {
     }
 
     @Test func idempotentRequestsAllSucceed() async throws {
-        for seed in 0..<3 as Range<UInt64> {
+        for seed in Self.seeds(3) {
             for count in Self.allBytes {
                 await Task.yield()  // a simulation occupies the thread
                 let exchange = try exchange(seed: seed, resetAfter: count, .idempotent())
