@@ -16,7 +16,8 @@ public struct ReplyBuffering: Sendable, Hashable {
         /// When reading resumes, the held frames and what was read together with the part that filled the buffer (at
         /// most 1 MiB) are added to the buffer.
         case suspendReading
-        /// Ends the stream with `overloaded`, fate `unknown`, after the parts in the buffer. The request is cancelled.
+        /// Ends the stream with `overloaded` after the parts in the buffer, and cancels the request. The fate is
+        /// `unknown`, or `answered` if the last part is the one that does not fit.
         case fail
     }
 

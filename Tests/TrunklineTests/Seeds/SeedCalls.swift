@@ -12,6 +12,8 @@ struct SeedCalls: Sendable {
     struct Outcome: Sendable {
         var body: Bytes
         var isOneWay = false
+        /// Whether the caller reads slowly from a buffer for one part, which may be full when the last one arrives.
+        var mayOverflow = false
         var result: Result<Response, ClientError>
     }
 
@@ -76,7 +78,9 @@ struct SeedCalls: Sendable {
                 }
                 outcomes = [Outcome(body: body, isOneWay: true, result: posted)]
             }
-        case 7: outcomes = [Outcome(body: body, result: await stream(ask(body), options, &random))]
+        case 7:
+            let result = await stream(ask(body), options, &random)
+            outcomes = [Outcome(body: body, mayOverflow: true, result: result)]
         case 9, 10: outcomes = await throughSender(client, number, body, options, &random)
         case 11, 12:
             let pause = Duration.microseconds(Int.random(in: 0...500, using: &random))

@@ -56,6 +56,8 @@ extension SeedWorld {
             switch error.fate {
             case .notSent: if isSeen { violated("\(name) was received, but its caller got \(error)") }
             case .unknown: break
+            case .answered where outcome.mayOverflow && error.code == .overloaded:
+                if !isSeen { violated("\(name) overflowed but was never received") }
             case .answered:
                 guard error.code == .rejected, let response = error.response else {
                     return violated("\(name): \(error)")
