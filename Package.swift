@@ -32,7 +32,7 @@ let package = Package(
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),
-        // What one import gives: the modules below.
+        // What `import Trunkline` gives: the next four modules.
         .target(
             name: "Trunkline",
             dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging"],

@@ -6,7 +6,7 @@
 ///
 /// ``RequestSender/subscribe(_:timeout:)-(Request,_)`` and ``pushes(_:buffering:)`` are those of the client: they concern
 /// every link.
-public struct LinkSender: RequestSender {
+public struct LinkSender: RoutingSender {
     /// The client of the link.
     public let client: Client
     /// The endpoint of the link.
@@ -84,6 +84,10 @@ public struct LinkSender: RequestSender {
     public func serverInfo<Info: Sendable>(as type: Info.Type) async -> Info? {
         await client.serverInfo(as: type, of: session)
     }
+
+    package var codec: ProtocolCodec { client.codec }
+
+    package func noteUndecodable(_ error: ClientError) { client.noteUndecodable(error) }
 
     private func bound(_ options: CallOptions) -> CallOptions {
         var options = options

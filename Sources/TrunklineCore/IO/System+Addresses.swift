@@ -174,7 +174,7 @@ package func literalBytes(_ host: String) -> [UInt8]? { literal(host)?.bytes }
 /// Returns the error for a literal IPv6 address whose zone is not that of a network interface; `nil` for all others.
 ///
 /// The error has an error number, because the interface may exist later.
-package func unknownZone(of host: String, _ doing: String) -> TransportError? {
+func unknownZone(of host: String, _ doing: String) -> TransportError? {
     guard let zone = literal(host)?.zone, index(ofZone: zone) == nil else { return nil }
     let message = "\(doing): no network interface is named \(zone.escaped())"
     return TransportError(.invalidAddress, errno: ENXIO, message)

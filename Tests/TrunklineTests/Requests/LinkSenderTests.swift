@@ -101,6 +101,26 @@ struct LinkSenderTests {
         }
     }
 
+    /// A request with a response that nothing can decode.
+    private struct Unreadable: TypedRequest {
+        static let type: UInt32 = 0x410
+        func encode() -> Bytes { "a" }
+        static func decode(_ response: Response) throws -> Int { throw FrameError(.malformed, "unreadable") }
+    }
+
+    /// The sender of a link knows the protocol of its client, and what it cannot decode counts there. It used to count
+    /// nowhere.
+    @Test func aResponseThatTheSenderOfALinkCannotDecodeIsCounted() throws {
+        try simulate { _, client, _ in
+            try await client.withLink { link in
+                #expect(link.knownCodec != nil)
+                let error = await failure { () throws(ClientError) in _ = try await link.send(Unreadable()) }
+                #expect(error?.code == .protocolViolation)
+            }
+            #expect(await client.metrics.undecodableResponses == 1)
+        }
+    }
+
     @Test func aSequenceFailsWhenItsLinkEnds() throws {
         try simulate({ $0.requests.retry = .idempotent(tries: 5) }) { service, client, handles in
             try await client.withLink { link in

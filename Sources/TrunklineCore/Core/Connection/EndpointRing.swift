@@ -261,7 +261,7 @@ package struct EndpointRing: Sendable {
         return weight > 0 ? -Self.logarithm(uniform) / weight : .infinity
     }
 
-    /// The natural logarithm of a positive number, to about eight digits. This module imports no library that has it.
+    /// The natural logarithm of a positive number, to about eight digits. `Core` imports no library that has it.
     static func logarithm(_ value: Double) -> Double {
         let z = (value.significand - 1) / (value.significand + 1)  // at most a third
         var (sum, power) = (0.0, z)

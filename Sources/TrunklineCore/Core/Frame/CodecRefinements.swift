@@ -426,7 +426,7 @@ public protocol FieldDefaultsCodec: FrameCodec {
 
 /// A codec whose limit for the size of frames can be set for one link, because the peers negotiate it.
 ///
-/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of this module
+/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of `TrunklineLayouts`
 /// conform.
 public protocol FrameLimitCodec: FrameCodec {
     /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during

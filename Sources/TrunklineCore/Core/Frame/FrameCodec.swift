@@ -23,7 +23,7 @@ extension ResponseMatching {
 
 /// A type that turns the frames of one protocol into bytes and back.
 ///
-/// ``FrameLayout`` and the other codecs of this module conform. Write your own codec for a protocol that they cannot
+/// ``FrameLayout`` and the other codecs of `TrunklineLayouts` conform. Write your own codec for a protocol that they cannot
 /// describe. Three members are required: ``matching``, ``decode(_:)`` and ``encode(_:into:)``. For each further
 /// capability of a protocol, such as heartbeats, there is a Swift protocol to which the codec also conforms.
 /// <doc:WritingACodec> has examples, the rules and all capabilities.

@@ -1,6 +1,6 @@
 /// A point in time on the clock of one event loop, in nanoseconds since an origin that only that loop knows.
 ///
-/// The machines of this module never read a clock. Their callers pass the time.
+/// The machines of `Core` never read a clock. Their callers pass the time.
 package struct Instant: Hashable, Comparable, Sendable {
     package var nanoseconds: Int64
 

@@ -10,7 +10,7 @@ final class OpenSSLEngine: TLSEngine {
     let ssl: OpaquePointer
     private let name: String
     private let isServer: Bool
-    package var outgoing = CiphertextBuffer()
+    var outgoing = CiphertextBuffer()
     private(set) var session: TLSSession?
     /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
