@@ -35,7 +35,8 @@ package struct ClientLoad: Sendable {
     package var abandoned: Int
     /// The number of requests that wait for their turn.
     package var waiting: Int
-    /// The time since the call of the oldest request on a link; `nil` if there is none, or too many to look.
+    /// The time since the call of the oldest request on a link; `nil` if there is none, or if there are too many
+    /// requests to look at.
     package var oldest: Duration?
     /// The time since the latest frame of the ready link; `nil` if there is no such link.
     package var silence: Duration?
