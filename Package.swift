@@ -12,12 +12,18 @@ let settings: [SwiftSetting] = [
     .strictMemorySafety(),
 ]
 
+// What `import Trunkline` gives, for targets that import some of it by itself.
+let trunkline: [Target.Dependency] = [
+    "Trunkline", "TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCluster",
+]
+
 let package = Package(
     name: "trunkline",
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "Trunkline", targets: ["Trunkline"]),
         .library(name: "TrunklineCore", targets: ["TrunklineCore"]),
+        .library(name: "TrunklineIO", targets: ["TrunklineIO"]),
         .library(name: "TrunklineLayouts", targets: ["TrunklineLayouts"]),
         .library(name: "TrunklineCluster", targets: ["TrunklineCluster"]),
         .library(name: "TrunklineLogging", targets: ["TrunklineLogging"]),
@@ -32,15 +38,18 @@ let package = Package(
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),
-        // What `import Trunkline` gives: the next four modules.
+        // What `import Trunkline` gives: the next five modules.
         .target(
             name: "Trunkline",
-            dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging"],
+            dependencies: ["TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCluster"],
             swiftSettings: settings
         ),
+        // What knows nothing of protocols: base values, suspended tasks, event loops, sockets, TLS, name resolution, network
+        // paths, child processes.
+        .target(name: "TrunklineIO", dependencies: ["CTrunkline"], swiftSettings: settings),
         // The client. `Core` contains the rules: value types with bytes and instants as inputs and actions as outputs, without
-        // imports. `IO` contains the event loops, sockets, TLS and name resolution.
-        .target(name: "TrunklineCore", dependencies: ["CTrunkline"], swiftSettings: settings),
+        // imports.
+        .target(name: "TrunklineCore", dependencies: ["CTrunkline", "TrunklineIO"], swiftSettings: settings),
         // Codecs: declared layouts with their checksums, lines, payloads after a head or a length; and a dissector for Wireshark.
         .target(name: "TrunklineLayouts", dependencies: ["CTrunkline", "TrunklineCore"], swiftSettings: settings),
         // The log of a client, as an observer: it makes lines of events.
@@ -97,18 +106,16 @@ let package = Package(
         .target(name: "CTrunklineBench"),
         .executableTarget(
             name: "trunkline-bench",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
-                "TrunklineHTTP",
-                "TrunklineFoundation", "TrunklineGateway",
-                "TrunklineTesting", "CTrunklineBench",
+            dependencies: trunkline + [
+                "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineGateway", "TrunklineTesting",
+                "CTrunklineBench",
             ],
             swiftSettings: settings
         ),
         // Layouts that several test targets use.
         .target(
             name: "SampleLayouts",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts"],
+            dependencies: trunkline,
             path: "Tests/SampleLayouts",
             swiftSettings: settings
         ),
@@ -117,44 +124,30 @@ let package = Package(
         .target(name: "CTestWidth", path: "Tests/CTestWidth"),
         .testTarget(
             name: "TrunklineCoreTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineLogging",
-                "TrunklineDiagnostics", "SampleLayouts", "CTestWidth",
-            ],
+            dependencies: trunkline + ["TrunklineDiagnostics", "SampleLayouts", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineLogging",
-                "TrunklineDiagnostics", "TrunklineTesting", "CTrunkline", "SampleLayouts",
-                "CTestWidth",
+            dependencies: trunkline + [
+                "TrunklineDiagnostics", "TrunklineTesting", "CTrunkline", "SampleLayouts", "CTestWidth",
             ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineHTTPTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineHTTP",
-                "TrunklineTesting", "CTestWidth",
-            ],
+            dependencies: trunkline + ["TrunklineHTTP", "TrunklineTesting", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineTelemetryTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineHTTP",
-                "TrunklineTelemetry",
-                "TrunklineTesting", "CTestWidth",
-            ],
+            dependencies: trunkline + ["TrunklineHTTP", "TrunklineTelemetry", "TrunklineTesting", "CTestWidth"],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineFoundationTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
-                "TrunklineHTTP",
-                "TrunklineFoundation", "TrunklineTelemetry",
+            dependencies: trunkline + [
+                "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
@@ -162,34 +155,30 @@ let package = Package(
         // A client for a test that stops its process.
         .executableTarget(
             name: "stopped-client",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts"],
+            dependencies: trunkline,
             path: "Tests/StoppedClient",
             swiftSettings: settings
         ),
         // A service for the incidents of `.ci/incidents.py`.
         .executableTarget(
             name: "incident-service",
-            dependencies: ["Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineTelemetry"],
+            dependencies: trunkline + ["TrunklineTelemetry"],
             path: "Tests/Incidents",
             swiftSettings: settings
         ),
         // Every option and argument of the public API with its extreme values.
         .testTarget(
             name: "TrunklineValueTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
-                "TrunklineHTTP",
-                "TrunklineFoundation", "TrunklineTelemetry",
+            dependencies: trunkline + [
+                "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "CTestWidth",
             ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TrunklineInteropTests",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
-                "TrunklineHTTP",
-                "TrunklineFoundation", "TrunklineTelemetry",
+            dependencies: trunkline + [
+                "TrunklineDiagnostics", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTelemetry",
                 "TrunklineGateway", "TrunklineTesting", "trunkline-probe", "stopped-client", "CTestWidth",
             ],
             swiftSettings: settings
@@ -205,11 +194,7 @@ if Context.environment["TRUNKLINE_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "trunkline-fuzz",
-            dependencies: [
-                "Trunkline", "TrunklineCore", "TrunklineCluster", "TrunklineLayouts", "TrunklineDiagnostics",
-                "TrunklineHTTP",
-                "TrunklineTesting", "SampleLayouts",
-            ],
+            dependencies: trunkline + ["TrunklineDiagnostics", "TrunklineHTTP", "TrunklineTesting", "SampleLayouts"],
             path: "Tests",
             exclude: ["Fuzz/Corpus"],
             sources: [

@@ -30,7 +30,7 @@ MODULES = [
     "TrunklineTesting",
 ]
 # The modules that `Trunkline` exports: their declarations are documented and listed as its own.
-EXPORTED = ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging"]
+EXPORTED = ["TrunklineCluster", "TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging"]
 DIGEST = pathlib.Path(".ci/api")
 TYPES = {"swift.struct", "swift.enum", "swift.class", "swift.actor", "swift.protocol"}
 # Conformances that nearly every type has.

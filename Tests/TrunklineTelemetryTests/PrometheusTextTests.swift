@@ -3,6 +3,7 @@ import TrunklineTelemetry
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct PrometheusTextTests {
     private func lines(of snapshots: [any MetricsSnapshot], with prefix: String) -> [String] {

@@ -2,6 +2,7 @@ import TrunklineTelemetry
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A snapshot in which every metric has a value, except those of the present link.
 func sampleSnapshot(named name: String = "users", attributes: [String: String] = [:]) -> ClientSnapshot {

@@ -3,6 +3,7 @@ import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Functions without a client accept any number and duration: they clamp it, or throw.

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// How many of the calls that wait go on while only a part of the servers is ready.
 struct CrowdReleaseTests {

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What the callers of a cluster remember of a server, each in one word: its latency and its errors.
 @Suite struct LatencyAverageTests {

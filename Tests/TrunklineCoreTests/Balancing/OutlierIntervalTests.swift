@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Outliers of an interval: success rates and latencies.
 @Suite struct OutlierIntervalTests {

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// How many members may be ejected, and what happens when too many are bad.
 @Suite struct OutlierPanicTests {

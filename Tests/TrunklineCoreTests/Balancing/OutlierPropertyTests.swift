@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Random inputs. The invariants are computed from the inputs and the returned actions, not from the counts of the
 /// rules.

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The ejection, probe and return of single members: one test per state and input.
 @Suite struct OutlierRulesTests {

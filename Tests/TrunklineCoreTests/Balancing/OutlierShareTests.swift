@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// How many members a comparison may eject, and what zones mean for a panic.
 @Suite struct OutlierShareTests {

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Rules with members 0, 1, 2, … that are all ready, and the generator.
 struct RuledCluster {

@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct SlowStartTests {
     private let start = Instant(nanoseconds: 5_000_000_000)

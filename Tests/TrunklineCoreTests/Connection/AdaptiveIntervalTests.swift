@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// How the interval of heartbeats is learned for one endpoint on one path.
 @Suite struct AdaptiveIntervalTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Happy Eyeballs (RFC 8305), rule by rule.
 @Suite struct AddressRaceTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct CertificateExpiryTests {
     private static func certificate(_ subject: String, until notAfter: Int64) -> TLSCertificate {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct ErrorRateWindowTests {
     let now = Instant(nanoseconds: 1_000)

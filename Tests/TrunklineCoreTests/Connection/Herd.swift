@@ -1,4 +1,5 @@
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Many clients of one server that crashes and restarts: only their reconnect machines, in virtual time.
 struct Herd {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Planned changes: the next link is established while the present one works.
 @Suite struct PlannedChangeTests: ReconnectTesting {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Hints of servers and commands of the application, over several inputs.
 @Suite struct ReconnectCommandTests: ReconnectTesting {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The machine over several inputs. `ReconnectTableTests` has the single inputs.
 @Suite struct ReconnectMachineTests: ReconnectTesting {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// How the host's network affects attempts.
 @Suite struct ReconnectNetworkTests: ReconnectTesting {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct ReconnectPolicyTests {
     func failure(round: Int = 0, failedAttempts: Int = 1, _ cause: DisconnectCause = .refused) -> ReconnectFailure {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 extension ReconnectMachine {
     /// The ID of the latest attempt.

@@ -1,4 +1,5 @@
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What the tests of the machine share.
 protocol ReconnectTesting {}

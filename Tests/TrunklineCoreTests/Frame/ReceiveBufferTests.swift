@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Memory for reading that several buffers share in turn.
 @Suite struct ReceiveBufferTests {

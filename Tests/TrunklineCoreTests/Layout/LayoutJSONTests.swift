@@ -3,6 +3,7 @@ import Testing
 import TrunklineDiagnostics
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Layouts that are described in JSON.

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct DatagramWindowTests {
     private func at(_ seconds: Int) -> Instant { .distantPast.advanced(by: .seconds(seconds)) }

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What liveness must know about outgoing frames: interval 30 s, deadline 10 s, probe after 5 s.
 @Suite struct LinkLivenessTests {

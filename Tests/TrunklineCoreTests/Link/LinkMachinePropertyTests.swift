@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Random operations on a link, compared with the list of the frames to be written.
 @Suite struct LinkMachinePropertyTests {

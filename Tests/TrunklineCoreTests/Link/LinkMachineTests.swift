@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Which requests a link returns, and how, in every state of a request.
 @Suite struct LinkMachineTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// When a link that works is replaced: a shortage must last 250 ms, and the waits between replacements grow.
 @Suite struct LinkReplacementTests {

@@ -1,4 +1,5 @@
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Encodes a frame as its body. A body that begins with `!` cannot be encoded.
 struct BodyCodec: FrameCodec {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Random schedules of writes, pushes, timer lateness and clock jumps.
 @Suite struct LivenessPropertyTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// When a link is pinged, and when it is declared dead. The interval is 30 s, the deadline 10 s, and a probe follows
 /// after 5 s.

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What counts as progress on a link. The interval is 30 s, the deadline 10 s, a probe follows after 5 s, and the
 /// minimum rate is 100 bytes per second.

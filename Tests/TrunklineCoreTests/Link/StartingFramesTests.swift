@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Which frames are reported to a codec that tracks sent frames: each one once, at its first byte, in order.
 @Suite struct StartingFramesTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// When frames were written, found by their positions.
 @Suite struct WriteLogTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct DurationCounterTests {
     /// Compared with a histogram of the same durations.

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct LatencyHistogramTests {
     @Test func anEmptyHistogramHasNoPercentiles() {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Which service a server's first bytes show.
 @Suite struct KnownServiceTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Linux's messages about routes and interfaces, and the client's requests: bytes in the kernel's format.
 @Suite struct NetlinkTests {

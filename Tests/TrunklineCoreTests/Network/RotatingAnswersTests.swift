@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Which answers of a name server count as rotating, and how long earlier ones are remembered.
 @Suite struct RotatingAnswersTests {

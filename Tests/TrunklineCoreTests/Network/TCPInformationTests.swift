@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What the numbers of the kernel say about a server that is silent.
 @Suite struct TCPInformationTests {

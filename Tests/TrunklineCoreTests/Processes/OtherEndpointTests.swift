@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Endpoints that are no network addresses, as text.
 @Suite struct OtherEndpointTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct OutputLinesTests {
     private let start = Instant(nanoseconds: 5)

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The bytes of the exchanges with proxies.
 @Suite struct OpeningExchangeTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A burst of requests grows every table. Afterwards the tables shrink, and small ones do not reallocate over and over.
 @Suite struct MemoryTests {

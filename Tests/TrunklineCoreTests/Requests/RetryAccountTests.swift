@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 @Suite struct RetryAccountTests {
     private let start = Instant(nanoseconds: 5_000_000_000)

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The requests of the server, as values.
 struct ServerCallsTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// `Duration.clampedNanoseconds`, which computes with 64 bits up to about nine seconds.
 @Suite struct ClampedNanosecondsTests {

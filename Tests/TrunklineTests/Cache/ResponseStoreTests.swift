@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The cached responses as a value: which response is evicted, and when.
 struct ResponseStoreTests {

@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Cancellation over a second connection, as in PostgreSQL's protocol ("Canceling Requests in Progress"): the client opens

@@ -3,6 +3,7 @@ import TrunklineDiagnostics
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Child processes in the simulation, whose server plays them.

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The rules of `RetryPolicy`, for every code and policy.
 @Suite struct TrackedCallTests {

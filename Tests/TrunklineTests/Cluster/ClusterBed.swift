@@ -2,6 +2,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A cluster of simulated servers, each of which answers as a test says, and a load.
 final class ClusterBed: Sendable {

@@ -4,6 +4,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// The calls of a cluster, in simulated networks: each of them does what that of a client does.

@@ -2,6 +2,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The callers of a simulated life of a cluster.
 struct ClusterCalls: Sendable {

@@ -1,5 +1,6 @@
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineTesting
 
 /// One simulated life of a cluster and its servers.

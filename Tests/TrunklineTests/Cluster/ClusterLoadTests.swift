@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A cluster under steady load: servers that are slow, and servers that restart one after the other.
 @Suite(.simulated, .timeLimit(.seeded))

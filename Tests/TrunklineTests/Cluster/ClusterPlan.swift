@@ -2,6 +2,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Everything about a simulated life of a cluster that its seed decides before it begins.
 struct ClusterPlan: Sendable {

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Where the requests of a cluster go: the shares of servers that are new, have returned, are slow, or fail. In 5 s,
 /// the share of a server differs by a third from the fair one by chance, in 20 s by a quarter.

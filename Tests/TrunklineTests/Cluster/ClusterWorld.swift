@@ -2,6 +2,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The servers of a simulated life of a cluster, its discovery, and what has happened so far.
 final class ClusterWorld: Sendable {
@@ -225,8 +226,13 @@ extension ClusterWorld: ClientObserver {
 
     func observe(_ events: [ClientEvent]) {
         for event in events {
-            guard case .clusterChanged(.panicEnded) = event.content else { continue }
-            state.withLock { $0.panicEnded = event.time }
+            switch event.content {
+            case .clusterChanged(.panicEnded): state.withLock { $0.panicEnded = event.time }
+            // Also after a failed probe, which the server may receive later than that.
+            case .clusterChanged(.ejected(let endpoint, _, _)):
+                state.withLock { $0.ejectedSince["\(endpoint)"] = event.time }
+            default: break
+            }
         }
     }
 }

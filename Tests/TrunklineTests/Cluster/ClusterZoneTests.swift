@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
 @testable import TrunklineTesting

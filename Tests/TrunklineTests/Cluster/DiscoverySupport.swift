@@ -2,6 +2,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A discovery that runs, and what it reports.
 final class RunningDiscovery: Sendable {

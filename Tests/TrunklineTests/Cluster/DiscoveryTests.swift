@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// The addresses of a name as the servers of a cluster, and when the name is looked up.

@@ -4,6 +4,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// A file with servers: when it is read, and what is reported.

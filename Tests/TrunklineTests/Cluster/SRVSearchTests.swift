@@ -2,6 +2,7 @@ import Testing
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Asking for SRV records on a thread of its own.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct SRVSearchTests {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Hash functions, message authentication codes and derived keys, with the values that their specifications publish.
 @Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))

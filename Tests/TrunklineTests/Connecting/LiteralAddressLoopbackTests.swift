@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// IPv6 addresses with a zone, and IPv4 addresses in the short notation, in plaintext and over TLS.

@@ -4,6 +4,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// A state that a client can be in, by its name in the tables of `ConnectionStates.md`.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Calls over networks that lose, delay, duplicate and refuse datagrams, each decided by its seed.
 @Suite(.simulated, .timeLimit(.seeded)) struct DatagramSeedTests {

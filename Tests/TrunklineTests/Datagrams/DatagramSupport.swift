@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Runs `body` in virtual time with a server that receives datagrams at "udp://db:7000", and a client of it. At the end

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Frames that were received but not delivered when their link began to drain. The socket does not report them again.
 @Suite(.simulated, .timeLimit(.minutes(5)))

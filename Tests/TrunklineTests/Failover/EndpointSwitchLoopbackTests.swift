@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 extension HeavyTests {
     /// Switching between two real servers, and suspending, with a few hundred callers.

@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Planned changes: the next link is established while the present one stays in use.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Timers that fire together.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

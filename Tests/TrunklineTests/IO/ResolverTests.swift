@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// The resolver of real names: its threads, its queue, and which callers get an answer.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Pings to a server that works on one request at a time, and so answers a ping after the requests before it.
 ///

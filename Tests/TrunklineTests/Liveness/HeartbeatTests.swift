@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Heartbeats and dead links as a real client sees them, in virtual time: an interval of 30 s, a deadline of 10 s, and

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
 

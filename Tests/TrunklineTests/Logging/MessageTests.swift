@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLogging
 
 /// Errors as text: each thing is said once, whatever the cause says.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group
 /// of requests.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What only a real system can measure.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The metrics of several clients as one.
 struct MetricsMergeTests {

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// What `Client.metrics` counts and measures.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Notes every call and its result, and applies `change`.
 private final class Witness: ClientInterceptor {

@@ -2,6 +2,7 @@ import Foundation
 import Testing
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineDiagnostics
 @testable import TrunklineLogging
 @testable import TrunklineTesting

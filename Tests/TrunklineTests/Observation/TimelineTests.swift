@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The timelines of requests: in errors, in recorders and among the slowest requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))

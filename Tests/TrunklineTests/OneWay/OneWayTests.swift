@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// One-way messages that no caller waits for, and batches of one-way messages.
 @Suite(.simulated, .timeLimit(.minutes(5)))

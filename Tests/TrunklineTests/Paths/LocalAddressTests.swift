@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The local address of a socket.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

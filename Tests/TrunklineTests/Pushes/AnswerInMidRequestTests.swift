@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Answers that the server needs before it can answer the request in flight.
 ///

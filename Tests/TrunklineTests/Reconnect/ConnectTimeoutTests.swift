@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// `connect(timeout:)` of clients and clusters. Without it, `connect()` was said to fail early, and waited for ever.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Data after the server's go-ahead, in a protocol that matches responses in order, as `DATA` of SMTP (RFC 5321, section
 /// 4.1.1.4): `354` is a part of the reply, lines follow, and a line with a dot ends them.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Requests in parts over real sockets: very many, very long ones, and some that are cancelled.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,

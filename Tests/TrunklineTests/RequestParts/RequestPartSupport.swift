@@ -2,6 +2,7 @@ import Synchronization
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// A part of a request with more to come, in `.standard`.

@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The tasks of the callers: on which executor they resume, and how their cancellation handlers are nested.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Requests that are alone on their link (`CallOptions.isExclusive`), as LDAP requires of a bind (RFC 4511, section

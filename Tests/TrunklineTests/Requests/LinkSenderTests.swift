@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Sequences of requests that depend on each other and on their link: open a handle, use it.
 @Suite(.simulated, .timeLimit(.seeded))

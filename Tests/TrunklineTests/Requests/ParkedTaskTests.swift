@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Tasks that wait: how they are resumed, one at a time and many at once.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Requests that are retried, and requests that are not, in virtual time.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,4 +1,5 @@
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineTesting
 
 /// Compares the results of the callers with what the servers received.

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Closures of `Reaction.perform`, as the test server runs them.
 @Suite(.simulated, .timeLimit(.minutes(5)))

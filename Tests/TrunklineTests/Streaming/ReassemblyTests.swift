@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Replies in parts for callers that want them as one response.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Replies in parts and their link: its loss, its replacement, and suspended reading.
 @Suite(.simulated, .timeLimit(.minutes(5)))

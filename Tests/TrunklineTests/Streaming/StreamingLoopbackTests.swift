@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)))

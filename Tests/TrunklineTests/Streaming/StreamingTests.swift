@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Replies in parts, read as they arrive: order, ends, timeouts and cancellation.
 @Suite(.simulated, .timeLimit(.minutes(5)))

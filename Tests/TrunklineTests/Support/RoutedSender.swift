@@ -1,6 +1,7 @@
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A sender that is neither a client nor a cluster: it pauses before it makes a call, whether the call is cancelled
 /// meanwhile or not, and makes calls that were not sent with the next client.

@@ -1,4 +1,5 @@
 @testable import TrunklineCore
+@testable import TrunklineIO
 @testable import TrunklineTesting
 
 /// One end of a simulated link for tests: an actor on the event loop. It keeps the bytes that it reads, and writes the

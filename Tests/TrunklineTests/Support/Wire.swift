@@ -2,6 +2,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// The transport of the tests of behaviour: plaintext, or TLS if `TRUNKLINE_TLS` is set. The tests and their
 /// assertions are the same.

@@ -3,6 +3,7 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// Which clients share a configuration of OpenSSL, and what they do not share.
 @Suite(.tags(.realThreads)) struct TLSSharingTests {

@@ -1,6 +1,7 @@
 import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineIO
 
 /// A relay before a TLS server that does not bear a ClientHello with a session ticket, as some middleboxes and some servers
 /// after an update do not. It passes on everything else.
