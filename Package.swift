@@ -31,6 +31,7 @@ let package = Package(
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
         .library(name: "TrunklineDiagnostics", targets: ["TrunklineDiagnostics"]),
         .library(name: "TrunklineTelemetry", targets: ["TrunklineTelemetry"]),
+        .library(name: "TrunklineLoopback", targets: ["TrunklineLoopback"]),
         .library(name: "TrunklineTesting", targets: ["TrunklineTesting"]),
         .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
         .executable(name: "trunkline-probe", targets: ["trunkline-probe"]),
@@ -85,23 +86,34 @@ let package = Package(
             dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineLayouts"],
             swiftSettings: settings
         ),
-        // For tests: a real server with scripted faults, a simulated network, and a conformance test for codecs. Without
-        // Foundation.
+        // For tests and examples: a real server on this machine, with scripted faults, and certificates. Without Foundation.
+        .target(
+            name: "TrunklineLoopback",
+            dependencies: ["TrunklineCore", "TrunklineLogging", "CTrunkline"],
+            swiftSettings: settings
+        ),
+        // For tests: also a simulated network, replays of recordings, and a conformance test for codecs. Without Foundation.
         .target(
             name: "TrunklineTesting",
             dependencies: [
-                "TrunklineCore", "TrunklineDiagnostics", "TrunklineLayouts", "TrunklineLogging", "CTrunkline",
+                "TrunklineCore", "TrunklineDiagnostics", "TrunklineLayouts", "TrunklineLoopback", "CTrunkline",
             ],
             swiftSettings: settings
         ),
         // The server side of HTTP over the link, in the test server.
         .target(
             name: "TrunklineGateway",
-            dependencies: ["TrunklineCore", "TrunklineHTTP", "TrunklineFoundation", "TrunklineTesting"],
+            dependencies: ["TrunklineCore", "TrunklineHTTP", "TrunklineFoundation", "TrunklineLoopback"],
             swiftSettings: settings
         ),
         // Reports what a server does.
         .executableTarget(name: "trunkline-probe", dependencies: ["TrunklineDiagnostics"], swiftSettings: settings),
+        // The tour of the README. A target and no snippet: SwiftPM would build all libraries before a snippet.
+        .executableTarget(
+            name: "QuickStart",
+            dependencies: ["Trunkline", "TrunklineLoopback"],
+            swiftSettings: settings
+        ),
         // Counts allocations by defining malloc. For the benchmark only.
         .target(name: "CTrunklineBench"),
         .executableTarget(

@@ -29,8 +29,11 @@ MODULES = [
     "Trunkline", "TrunklineDiagnostics", "TrunklineFoundation", "TrunklineGateway", "TrunklineHTTP", "TrunklineTelemetry",
     "TrunklineTesting",
 ]
-# The modules that `Trunkline` exports: their declarations are documented and listed as its own.
-EXPORTED = ["TrunklineCluster", "TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging"]
+# The modules that others export: their declarations are documented and listed as those of the others.
+EXPORTED = {
+    "Trunkline": ["TrunklineCluster", "TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging"],
+    "TrunklineTesting": ["TrunklineLoopback"],
+}
 DIGEST = pathlib.Path(".ci/api")
 TYPES = {"swift.struct", "swift.enum", "swift.class", "swift.actor", "swift.protocol"}
 # Conformances that nearly every type has.
@@ -52,8 +55,8 @@ class Tools:
 
     def extract(self, module, directory, *options):
         """Writes the module's symbol graph, and those of its extensions of other modules, into a directory."""
-        if module == "Trunkline":
-            options += (f"-experimental-allowed-reexported-modules={','.join(EXPORTED)}",)
+        if module in EXPORTED:
+            options += (f"-experimental-allowed-reexported-modules={','.join(EXPORTED[module])}",)
         output(
             self.bin / "swift-symbolgraph-extract",
             *("-module-name", module, "-target", self.target, "-I", self.build / "Modules"),
@@ -155,7 +158,7 @@ OWN = []
 
 
 def built(module, tools):
-    OWN[:] = [module, *(EXPORTED if module == "Trunkline" else [])]
+    OWN[:] = [module, *EXPORTED.get(module, [])]
     found = set()
     for graph in tools.graphs(module):
         found |= set(lines(graph, tools))

@@ -3,7 +3,7 @@
 
 Code must be part of its source, and YAML all of it.
 
-    <!-- snippet: Name -->               Snippets/Name.swift
+    <!-- snippet: Name -->               Snippets/Name.swift, or Sources/Name/main.swift
     <!-- test: Tests/path/Name.swift --> that file
     <!-- bridge: Name.swift -->         no source: `.ci/consumers` compiles the block itself, and runs it
     <!-- not compiled: reason -->        no source, such as a package manifest
@@ -27,6 +27,8 @@ for page in [root / "README.md", *sorted(root.glob("Sources/*/Documentation.docc
         if kind in ("bridge", "not compiled"):
             continue
         path = f"Snippets/{name}.swift" if kind == "snippet" else name
+        if kind == "snippet" and not (root / path).exists():
+            path = f"Sources/{name}/main.swift"
         # Indentation is ignored, because code may be nested in the source.
         flat = lambda text: [line.strip() for line in text.splitlines() if line.strip()]
         source, shown = flat((root / path).read_text()), flat(textwrap.dedent(code))

@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Where requests go while only some of the servers of a cluster are ready.

@@ -1,6 +1,7 @@
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// One simulated life of a cluster and its servers.

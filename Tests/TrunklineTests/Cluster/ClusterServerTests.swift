@@ -6,6 +6,7 @@ import Testing
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// The servers of a cluster, in simulated networks: who is used, who is left out, and what is told about it.

@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Subscriptions on one or all of the simulated servers of a cluster. A server pushes its name once a second on each

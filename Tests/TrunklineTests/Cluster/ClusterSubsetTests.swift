@@ -5,6 +5,7 @@ import Testing
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Lists with more servers than a cluster uses.

@@ -5,6 +5,7 @@ import Testing
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// A zone whose servers fail, beside one whose servers work.

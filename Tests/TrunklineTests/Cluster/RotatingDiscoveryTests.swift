@@ -4,6 +4,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Name servers that answer with a part of the addresses, another one each time.

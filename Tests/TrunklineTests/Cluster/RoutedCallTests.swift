@@ -4,6 +4,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Calls in code that takes any `RequestSender`, and streams and uploads that may go to one client after the other, in

@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// The tables of `ConnectionStates.md`, cell by cell, in virtual time: what every state makes of everything that is asked.

@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// What arrived before a deadline is read before the deadline is judged, even if the process did not run meanwhile.

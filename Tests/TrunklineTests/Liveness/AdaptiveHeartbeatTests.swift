@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// How a client learns the interval of heartbeats (`liveness.adaptiveInterval`), in virtual time: from 30 s to 10 min,

@@ -2,9 +2,10 @@ import Foundation
 import Testing
 
 @testable import TrunklineCore
-@testable import TrunklineIO
 @testable import TrunklineDiagnostics
+@testable import TrunklineIO
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Keeps the events that it receives.

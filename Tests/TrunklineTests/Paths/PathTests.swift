@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// How a client reacts to changes of the host's network.

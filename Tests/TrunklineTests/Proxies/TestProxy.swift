@@ -1,5 +1,6 @@
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// A proxy for tests, on an event loop: the server's side of SOCKS 5 and of CONNECT, and what a bad proxy does.

@@ -1,5 +1,6 @@
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Compares the results of the callers with what the servers received.

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Interfaces, addresses and routes of the clients' host, and links that survive their changes.

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Code that leaves the event loop of a simulation gets an error.

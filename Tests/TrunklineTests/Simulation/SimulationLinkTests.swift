@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Bytes, buffers, names and ends of simulated links.

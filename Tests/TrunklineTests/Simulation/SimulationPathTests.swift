@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// The paths of a simulated network, and how observers learn of changes.

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Time, order and the end of a simulation.

@@ -1,5 +1,6 @@
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// One end of a simulated link for tests: an actor on the event loop. It keeps the bytes that it reads, and writes the

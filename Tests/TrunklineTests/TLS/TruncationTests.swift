@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// Servers that close TLS links without close_notify. The report says that the stream was truncated. If nothing can be

@@ -3,6 +3,7 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 @testable import TrunklineTesting
 
 /// `post` and `write` return when the kernel has the last byte. This holds over TLS, too, where up to 64 KiB of

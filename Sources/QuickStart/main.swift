@@ -1,7 +1,7 @@
 // A tour: connect, send concurrent requests, receive pushes, cancel, time out, close.
 
 import Trunkline
-import TrunklineTesting
+import TrunklineLoopback
 
 /// A typed request encodes its own body and decodes its response.
 struct Add: TypedRequest {

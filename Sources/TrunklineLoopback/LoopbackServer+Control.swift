@@ -52,7 +52,7 @@ extension LoopbackServer {
     }
 
     /// Performs `reaction` on every open connection, as if a request had caused it.
-    func perform(_ reaction: Reaction) {
+    package func perform(_ reaction: Reaction) {
         for link in sortedLinks where !link.isEnding { perform(reaction, for: Frame(.request), on: link) }
         settle()
     }
