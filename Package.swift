@@ -14,7 +14,8 @@ let settings: [SwiftSetting] = [
 
 // What `import Trunkline` gives, for targets that import some of it by itself.
 let trunkline: [Target.Dependency] = [
-    "Trunkline", "TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCluster",
+    "Trunkline", "TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCache",
+    "TrunklineCluster",
 ]
 
 let package = Package(
@@ -26,6 +27,7 @@ let package = Package(
         .library(name: "TrunklineIO", targets: ["TrunklineIO"]),
         .library(name: "TrunklineLayouts", targets: ["TrunklineLayouts"]),
         .library(name: "TrunklineCluster", targets: ["TrunklineCluster"]),
+        .library(name: "TrunklineCache", targets: ["TrunklineCache"]),
         .library(name: "TrunklineLogging", targets: ["TrunklineLogging"]),
         .library(name: "TrunklineHTTP", targets: ["TrunklineHTTP"]),
         .library(name: "TrunklineFoundation", targets: ["TrunklineFoundation"]),
@@ -39,10 +41,13 @@ let package = Package(
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),
-        // What `import Trunkline` gives: the next five modules.
+        // What `import Trunkline` gives: the next six modules.
         .target(
             name: "Trunkline",
-            dependencies: ["TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCluster"],
+            dependencies: [
+                "TrunklineIO", "TrunklineCore", "TrunklineLayouts", "TrunklineLogging", "TrunklineCache",
+                "TrunklineCluster",
+            ],
             swiftSettings: settings
         ),
         // What knows nothing of protocols: base values, suspended tasks, event loops, sockets, TLS, name resolution, network
@@ -61,6 +66,8 @@ let package = Package(
             dependencies: ["TrunklineCore", "TrunklineLogging"],
             swiftSettings: settings
         ),
+        // Cached responses and coalesced requests, for every sender of requests.
+        .target(name: "TrunklineCache", dependencies: ["TrunklineCore"], swiftSettings: settings),
         // HTTP/1.1: a codec and its requests. Without Foundation.
         .target(
             name: "TrunklineHTTP",
@@ -76,7 +83,7 @@ let package = Package(
         // Exports metrics: the text format of Prometheus, and OTLP. Without Foundation.
         .target(
             name: "TrunklineTelemetry",
-            dependencies: ["TrunklineCluster", "TrunklineCore", "TrunklineHTTP"],
+            dependencies: ["TrunklineCache", "TrunklineCluster", "TrunklineCore", "TrunklineHTTP"],
             swiftSettings: settings
         ),
         // The flight recorder, and what is made of its recordings: JSON lines, and captures for Wireshark. The probe.

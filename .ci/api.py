@@ -31,7 +31,7 @@ MODULES = [
 ]
 # The modules that others export: their declarations are documented and listed as those of the others.
 EXPORTED = {
-    "Trunkline": ["TrunklineCluster", "TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging"],
+    "Trunkline": ["TrunklineCache", "TrunklineCluster", "TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging"],
     "TrunklineTesting": ["TrunklineLoopback"],
 }
 DIGEST = pathlib.Path(".ci/api")

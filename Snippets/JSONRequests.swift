@@ -38,9 +38,10 @@ extension JSONRequest {
         return request
     }
 }
+let cached = CachingSender(client)
 for _ in 1...2 {
     let search = JSONRequest.snakeCase(Search(namePrefix: "Ada"), replyingWith: [Person].self)
-    let people = try await client.send(search, cache: .for(.seconds(60)))
+    let people = try await cached.send(search, cache: .for(.seconds(60)))
     print("2. \(people.map(\.fullName).joined(separator: ", "))")
 }
 

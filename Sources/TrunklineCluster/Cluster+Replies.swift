@@ -74,9 +74,7 @@ extension Cluster {
         OpenRequest(routed(RoutedReplies.Call(request, isOpen: true, timeout, partTimeout, options, buffering)))
     }
 
-    /// The executor of the tasks that perform these calls: the event loop, unless they call code of the user, which may
-    /// block its thread.
-    nonisolated var callExecutor: (any TaskExecutor)? {
+    package nonisolated var callExecutor: (any TaskExecutor)? {
         callOptions.interceptors.isEmpty ? loop.taskExecutor : loop.callbackExecutor
     }
 

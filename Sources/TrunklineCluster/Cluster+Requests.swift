@@ -235,9 +235,11 @@ extension Cluster: RoutingSender {
         return begunCall(call, within: timeout, at: now)
     }
 
+    package nonisolated var defaultTimeout: Duration? { callOptions.requests.timeout }
+
     /// The time that a call may take; `nil` for no limit.
     private nonisolated func timeout(_ timeout: Timeout, _ call: CallOptions) -> Duration? {
-        timeout.or(call.timeout).duration(orByDefault: callOptions.requests.timeout)
+        timeout.or(call.timeout).duration(orByDefault: defaultTimeout)
     }
 
     /// A call that has begun, even if the cluster takes no new ones by now.
@@ -249,14 +251,16 @@ extension Cluster: RoutingSender {
         let timelines = call.recorder.map { CallTimelines($0, since: now) }
         let policy = call.retry.or(callOptions.requests.retry).or(.ifUnsent)
         let mayBePerformedTwice = if case .idempotent = policy { true } else { false }
+        // The usual ones, unless the caller records timelines or watches the deadline.
+        var tryOptions = CallOptions()
+        if let timelines { tryOptions.recorder = TimelineRecorder(capacity: 1, forwardingTo: timelines) }
+        if let deadline = call.movableDeadline { tryOptions.movableDeadline = deadline }
         return ClusterCall(
             begun: now,
             deadline: timeout.map { now.advanced(by: $0) },
             policy: policy,
             waitsForReady: call.waitsForReady,
-            // The usual ones, unless the caller records timelines.
-            tryOptions: timelines.map { CallOptions(recorder: TimelineRecorder(capacity: 1, forwardingTo: $0)) }
-                ?? CallOptions(),
+            tryOptions: tryOptions,
             timelines: timelines,
             key: call.key?.hash,
             isLarge: call.isLarge,
@@ -277,7 +281,7 @@ extension Cluster: RoutingSender {
             call.endSearch(in: waiting)
         }
         while true {
-            if Task.isCancelled { throw failed(call, .cancelledUnsent) }
+            if Task.isCancelled { throw failed(call, await cancelledWaiting(call)) }
             let now = loop.now
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
             // Before it is decided whether the call waits, so that no chance is missed meanwhile.
@@ -315,7 +319,7 @@ extension Cluster: RoutingSender {
             isWoken = false
             switch await waiting.wait(until: call.deadline, &call.turn, since: moment) {
             case .ready: isWoken = true
-            case .cancelled: throw failed(call, .cancelledUnsent)
+            case .cancelled: throw failed(call, await cancelledWaiting(call))
             case .expired: throw failed(call, await timedOutWaiting())
             case .closed: throw failed(call, .clusterWasClosed)
             case .full:
@@ -417,7 +421,7 @@ extension Cluster: RoutingSender {
             retries.withdraw(at: now, requests: requests) ? retries.wait(backoff, round: round) : nil
         }
         counts.withLock { $0.countRetry(isAllowed: wait != nil) }
-        guard let wait, now.advanced(by: wait) < call.deadline ?? .distantFuture else {
+        guard let wait, now.advanced(by: wait) < call.latestEnd else {
             return .failure(call.failed(with: error))
         }
         call.earlierFate = error.fate.after(call.earlierFate)
@@ -484,6 +488,11 @@ extension Cluster: RoutingSender {
     /// The deadline of a call passed while no server could take it.
     private nonisolated func timedOutWaiting() async -> ClientError {
         await notReady("deadline exceeded", .timedOut)
+    }
+
+    /// The task of the call was cancelled while no server could take it.
+    private nonisolated func cancelledWaiting(_ call: ClusterCall) async -> ClientError {
+        call.movableDeadline?.isExpired == true ? await timedOutWaiting() : .cancelledUnsent
     }
 
     /// The error of a call that no server takes, with the last causes of some servers.

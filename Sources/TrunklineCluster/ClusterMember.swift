@@ -187,8 +187,6 @@ final class ClusterMember: Sendable {
     enum End: Sendable {
         /// The server did its work.
         case answered
-        /// The server did its work, or the response came from the cache.
-        case perhapsCached
         /// A message was accepted or written: that tells nothing about the server.
         case accepted
         /// The server answered with an error, which may be that of the request.
@@ -210,13 +208,10 @@ final class ClusterMember: Sendable {
     /// - Parameter isMeasured: Whether the time that it took tells something about the server.
     func ended(_ end: End, from begun: Instant, isMeasured: Bool, at now: Instant) {
         if end == .answered { return answered(from: begun, isMeasured: isMeasured, at: now) }
-        let inFlight = adaptive == nil ? 0 : leave()
+        if adaptive != nil { _ = leave() }
         let nanoseconds = isMeasured ? now.nanoseconds &- begun.nanoseconds : nil
         switch end {
         case .answered: break
-        case .perhapsCached:
-            forgetFailures()
-            if adaptive != nil { grow(inFlight: inFlight, at: now) }
         case .rejected, .rejectedByKey:
             note(nanoseconds, .error, at: now)
             if end == .rejected {

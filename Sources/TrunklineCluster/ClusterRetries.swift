@@ -74,8 +74,8 @@ struct ClusterCall: Sendable {
     /// Whether `WaitingCalls` knows that it looks for a server.
     private(set) var isSearching = false
 
-    /// The call is neither measured nor a probe: what becomes of a one-way message, a subscription or a cached call
-    /// proves nothing about a server.
+    /// The call is neither measured nor a probe: what becomes of a one-way message or a subscription proves nothing about
+    /// a server.
     mutating func provesNothing() { (isMeasured, probing) = (false, .never) }
 
     /// The servers that are not to be chosen: those that have failed, and that of the other copy.
@@ -127,6 +127,12 @@ struct ClusterCall: Sendable {
         let failure = Client.Metrics.Failure(error.code, error.fate)
         return error.with(.waited(after: timeline, since: begun, until: now, failure))
     }
+
+    /// The deadline that the caller watches; `nil` for none.
+    var movableDeadline: MovableDeadline? { tryOptions.movableDeadline }
+
+    /// When the call ends at the latest.
+    var latestEnd: Instant { deadline ?? movableDeadline?.instant ?? .distantFuture }
 
     /// The time that is left; `.never` for no limit.
     func timeLeft(at now: Instant) -> Timeout { deadline.map { .after($0.since(now)) } ?? .never }

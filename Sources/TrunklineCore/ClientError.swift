@@ -167,7 +167,7 @@ public struct ClientError: Error, Sendable {
     }
 
     /// Returns this error of a request with this name, unless it has a name already.
-    func named(_ name: String?) -> ClientError {
+    package func named(_ name: String?) -> ClientError {
         guard let name, requestName == nil else { return self }
         return changed {
             $0.requestName = name

@@ -31,8 +31,6 @@ public struct ClientOptions: Sendable {
     public var liveness = Liveness()
     /// Deadlines, limits and retries of requests.
     public var requests = Requests()
-    /// The limits of the response cache.
-    public var cache = Cache()
     /// The options for diagnosing why links end.
     public var diagnosis = Diagnosis()
     /// The limits for bytes that wait to be written.
@@ -65,7 +63,7 @@ extension ClientOptions: CustomReflectable {
             self,
             children: [
                 "connecting": connecting, "tls": tls, "reconnecting": reconnecting, "handshake": handshake,
-                "failover": failover, "network": network, "liveness": liveness, "requests": requests, "cache": cache,
+                "failover": failover, "network": network, "liveness": liveness, "requests": requests,
                 "diagnosis": diagnosis, "outbound": outbound, "inbound": inbound,
                 "observers": observers.map { "\(type(of: $0))" }, "recorder": recorderSettings as Any,
                 "logging": loggingSettings as Any, "interceptors": interceptors.map { "\(type(of: $0))" },

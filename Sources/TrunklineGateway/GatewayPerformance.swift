@@ -2,7 +2,7 @@ import Foundation
 import TrunklineCore
 import TrunklineFoundation
 import TrunklineHTTP
-import TrunklineTesting
+import TrunklineLoopback
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,7 +1,7 @@
 import Foundation
 public import TrunklineCore
 import TrunklineFoundation
-public import TrunklineTesting
+public import TrunklineLoopback
 
 /// The server side of an `HTTPTunnel`: forwards requests to origins and streams their responses back.
 ///

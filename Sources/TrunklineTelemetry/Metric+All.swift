@@ -1,3 +1,4 @@
+import TrunklineCache
 import TrunklineCluster
 import TrunklineCore
 
@@ -302,23 +303,22 @@ extension Metric {
 
     private static let cache = [
         Metric(
-            "trunkline.cache.calls",
+            cache: "trunkline.cache.calls",
             .counter,
             "{call}",
             by: ["trunkline.cache.result"],
             "Calls with a cache policy; a stale hit is also a miss or a share"
         ) { metrics in
-            guard metrics.cache.isUsed else { return [] }
-            return [
-                (["hit"], .integer(metrics.cache.hits)), (["miss"], .integer(metrics.cache.misses)),
-                (["share"], .integer(metrics.cache.shares)), (["stale_hit"], .integer(metrics.cache.staleHits)),
+            [
+                (["hit"], .integer(metrics.hits)), (["miss"], .integer(metrics.misses)),
+                (["share"], .integer(metrics.shares)), (["stale_hit"], .integer(metrics.staleHits)),
             ]
         },
-        Metric("trunkline.cache.responses", .gauge, "{response}", by: [], "Cached responses") { metrics in
-            metrics.cache.isUsed ? [([], .integer(metrics.cache.count))] : []
+        Metric(cache: "trunkline.cache.responses", .gauge, "{response}", "Cached responses") { metrics in
+            [([], .integer(metrics.count))]
         },
-        Metric("trunkline.cache.size", .gauge, "By", by: [], "The size of the cached responses") { metrics in
-            metrics.cache.isUsed ? [([], .integer(metrics.cache.byteCount))] : []
+        Metric(cache: "trunkline.cache.size", .gauge, "By", "The size of the cached responses") { metrics in
+            [([], .integer(metrics.byteCount))]
         },
     ]
 
@@ -692,9 +692,4 @@ extension Metric {
 extension Client.Metrics.Serving {
     /// Whether the client serves requests of the server, or has received one.
     fileprivate var isUsed: Bool { received != 0 || maximumConcurrent != 0 }
-}
-
-extension Client.CacheMetrics {
-    /// Whether a call had a cache policy.
-    fileprivate var isUsed: Bool { hits != 0 || misses != 0 || shares != 0 || count != 0 }
 }

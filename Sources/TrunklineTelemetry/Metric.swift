@@ -1,11 +1,12 @@
+import TrunklineCache
 import TrunklineCluster
 package import TrunklineCore
 
-/// A metric of a client or a cluster, for all exporters.
+/// A metric of a client, a cluster or a cache, for all exporters.
 package struct Metric: Sendable {
     /// What the values mean.
     package enum Kind: String, Sendable {
-        /// A count since the client or the cluster was created.
+        /// A count since the client, the cluster or the cache was created.
         case counter
         /// A current value.
         case gauge
@@ -43,6 +44,7 @@ package struct Metric: Sendable {
     private enum Reader {
         case client(@Sendable (Client.Metrics) -> [Reading])
         case cluster(@Sendable (Cluster.Metrics) -> [Reading])
+        case cache(@Sendable (CachingSender.Metrics) -> [Reading])
     }
 
     init(
@@ -68,6 +70,19 @@ package struct Metric: Sendable {
     ) {
         (self.name, self.kind, self.unit, self.attributes, self.help) = (name, kind, unit, attributes, help)
         reader = .cluster(read)
+    }
+
+    /// Creates a metric of a cache.
+    init(
+        cache name: String,
+        _ kind: Kind,
+        _ unit: String,
+        by attributes: [String] = [],
+        _ help: String,
+        _ read: @escaping @Sendable (CachingSender.Metrics) -> [Reading]
+    ) {
+        (self.name, self.kind, self.unit, self.attributes, self.help) = (name, kind, unit, attributes, help)
+        reader = .cache(read)
     }
 
     /// Creates a metric that has one value.
@@ -100,7 +115,8 @@ package struct Metric: Sendable {
         switch (reader, source.content) {
         case (.client(let read), .client(let metrics)): readings = read(metrics)
         case (.cluster(let read), .cluster(let metrics)): readings = read(metrics)
-        case (.client, .cluster), (.cluster, .client): return []
+        case (.cache(let read), .cache(let metrics)): readings = read(metrics)
+        case (.client, _), (.cluster, _), (.cache, _): return []
         }
         var taken = reserved.union(attributes.map(label))
         let common = source.attributes.filter { taken.insert(label($0.name)).inserted }

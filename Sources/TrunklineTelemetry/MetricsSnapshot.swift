@@ -1,11 +1,13 @@
+import TrunklineCache
 import TrunklineCluster
 import TrunklineCore
 
-/// The metrics of a client or a cluster at one time, for an exporter: a ``ClientSnapshot`` or a ``ClusterSnapshot``.
+/// The metrics of a client, a cluster or a cache at one time, for an exporter: a ``ClientSnapshot``, a
+/// ``ClusterSnapshot`` or a ``CacheSnapshot``.
 ///
 /// Exporters leave out values of other types.
 public protocol MetricsSnapshot: Sendable {
-    /// The name of the client or the cluster: the attribute `trunkline.client.name` of all its metrics.
+    /// The name of the client, the cluster or the cache: the attribute `trunkline.client.name` of all its metrics.
     var name: String { get }
     /// Further attributes of all metrics, by their names.
     var attributes: [String: String] { get }
@@ -24,6 +26,7 @@ extension MetricsSnapshot {
                     }
                     return MetricSource(.client(cluster.total(of: servers)), attributes: common(server))
                 }
+        case let cache as CacheSnapshot: [MetricSource(.cache(cache.metrics), attributes: common())]
         default: []
         }
     }
@@ -35,11 +38,12 @@ extension MetricsSnapshot {
     }
 }
 
-/// What values of metrics are read from: a client, a cluster, or the clients of one of its servers.
+/// What values of metrics are read from: a client, a cluster, the clients of one of its servers, or a cache.
 struct MetricSource {
     enum Content {
         case client(Client.Metrics)
         case cluster(Cluster.Metrics)
+        case cache(CachingSender.Metrics)
     }
 
     let content: Content

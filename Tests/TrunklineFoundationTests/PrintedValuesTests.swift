@@ -178,7 +178,8 @@ private let secret = "s3cr3t-T0k3n"
         let cluster = Cluster(discovering: .static([found]), speaking: .standard, options: options, on: loops)
         let gateway = HTTPGateway(allowing: ["https://api.example.com"])
         body([
-            ("Bytes", bytes), ("CacheKey", CacheKey(request)), ("Client", client),
+            ("Bytes", bytes), ("CacheKey", CacheKey(request)), ("CachingSender", CachingSender(client)),
+            ("Client", client),
             ("ClientDiagnostics", client.diagnostics), ("ClientError", rejection),
             ("ClientError.Attempt", rejection.attempts[0]), ("ClientOptions", options),
             ("ClientOptions.TLS", options.tls), ("ClientOptions.TLS.Roots", options.tls.roots),
@@ -259,12 +260,12 @@ private let secret = "s3cr3t-T0k3n"
     private static let harmless: Set<String> = [
         "AddressFamilies", "DigestError", "DigestError.Code", "MessageDigest",
         "Backoff", "ByteOrder", "CachePolicy", "CallOptions", "CertificateExpiry", "CertificateExpiry.Owner",
-        "Checksum", "Checksum.Scope", "Client.CacheMetrics",
+        "CachingSender.Metrics", "CachingSender.Options", "Checksum", "Checksum.Scope",
         "Client.Metrics", "Client.Metrics.CallDurations", "Client.Metrics.EventQueueMetrics", "Client.Metrics.Failure",
         "Client.Metrics.Limits", "Client.Metrics.Serving", "Client.Metrics.Waiting",
         "ClientCall.Form", "ClientError.Code", "ClientError.Fate", "ClientEvent.AcceptedRequest",
         "ClientEvent.AnsweredRequest", "ClientEvent.Kinds", "ClientEvent.Limit", "ClientEvent.ReadyLink",
-        "ClientEvent.Value", "ClientEvent.Wait", "ClientLogging", "ClientOptions.Cache", "ClientOptions.Connecting",
+        "ClientEvent.Value", "ClientEvent.Wait", "ClientLogging", "ClientOptions.Connecting",
         "ClientOptions.Diagnosis", "ClientOptions.Failover", "ClientOptions.Failover.ErrorRate",
         "ClientOptions.Handshake", "ClientOptions.Inbound", "ClientOptions.Liveness", "ClientOptions.Network",
         "ClientOptions.Outbound", "ClientOptions.Reconnecting", "ClientOptions.Requests",
@@ -293,7 +294,8 @@ private let secret = "s3cr3t-T0k3n"
         "TLSCertificate",
         "TLSFailure", "TLSSession", "TLSVersion", "Timeout", "TransportError", "TransportError.Code",
         "UnknownContentType", "HTTPTunnel.Metrics", "HTTPTunnel.Policy", "HTTPTunnel.Route", "HTTPGateway.Metrics",
-        "HTTPGateway.Options", "HTTPOrigin", "HTTP1Request.Method", "ClientSnapshot", "ClusterSnapshot",
+        "HTTPGateway.Options", "HTTPOrigin", "HTTP1Request.Method", "CacheSnapshot", "ClientSnapshot",
+        "ClusterSnapshot",
         "PrometheusText", "JSONRPCCodec.Dialect", "JSONRPCCodec.Dialect.Cancellation", "JSONRPCCodec.Framing",
         "JSONRPCCodec.IDs",
         "JSONRPCError.Code", "JSONRPCVoid",

@@ -164,9 +164,10 @@ struct HTTP1SimulationTests {
         try simulate { _, server, client in
             let forbidding = HTTP1Response(headers: ["Cache-Control": "private, No-Store"], body: "secret")
             await server.script(.status(500), .status(404), .reply(try forbidding.frame()))
+            let cached = CachingSender(client)
             var ends: [Int] = []
             for _ in 0..<5 {
-                ends.append(try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60))).status)
+                ends.append(try await cached.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60))).status)
             }
             #expect(ends == [500, 404, 200, 200, 200])
             #expect(await server.journal.requestCount == 4)
@@ -189,11 +190,12 @@ struct HTTP1SimulationTests {
             request.target == "/parts" ? .parts(["a", "b"], then: .noReply) : .reply("no HTTP")
         }
         try simulate(speaking: layout, answer) { _, server, client in
+            let cached = CachingSender(client)
             let error = await failure { () throws(ClientError) in
-                try await client.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60)))
+                try await cached.send(HTTP1Request(.get, "/"), cache: .for(.seconds(60)))
             }
             #expect(error?.code == .protocolViolation && error?.fate == .answered)
-            #expect(await client.metrics.cache.count == 0)
+            #expect(cached.metrics.count == 0)
             var parts = HTTP1ReplyStream(client.stream(try Request(HTTP1Request(.get, "/parts")))).makeAsyncIterator()
             do throws(ClientError) {
                 _ = try await parts.next()

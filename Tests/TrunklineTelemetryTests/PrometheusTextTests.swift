@@ -1,4 +1,5 @@
 import Testing
+import TrunklineCache
 import TrunklineTelemetry
 
 @testable import TrunklineCluster
@@ -274,17 +275,38 @@ import TrunklineTelemetry
         func lines(with prefix: String) -> Int {
             self.lines(of: [ClientSnapshot(of: metrics, named: "a")], with: prefix).count
         }
-        #expect(lines(with: "trunkline_server_request_") == 0 && lines(with: "trunkline_cache_") == 0)
+        #expect(lines(with: "trunkline_server_request_") == 0)
         #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 1)
         // It serves, and has not received a request.
         metrics.serving.maximumConcurrent = 64
-        metrics.cache.misses = 1
         for duration in [\Client.Metrics.queueDurations, \.tryDurations] {
             metrics[keyPath: duration].record(.milliseconds(1))
         }
-        #expect(lines(with: "trunkline_server_request_") == 13 && lines(with: "trunkline_cache_") == 6)
+        #expect(lines(with: "trunkline_server_request_") == 13)
         #expect(lines(with: "trunkline_server_request_refused_total{") == 4)
         #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 3)
+    }
+
+    @Test func aCacheHasItsOwnSnapshot() {
+        var metrics = CachingSender.Metrics()
+        (metrics.hits, metrics.misses, metrics.shares, metrics.staleHits) = (1, 2, 3, 4)
+        (metrics.count, metrics.byteCount) = (5, 6)
+        let cache = CacheSnapshot(of: metrics, named: "users", attributes: ["rpc.system.name": "acme"])
+        let labels = "trunkline_client_name=\"users\",rpc_system_name=\"acme\""
+        let values = PrometheusText.page(of: [cache]).split(separator: "\n").filter { !$0.hasPrefix("#") }
+        #expect(
+            values == [
+                "trunkline_cache_calls_total{\(labels),trunkline_cache_result=\"hit\"} 1",
+                "trunkline_cache_calls_total{\(labels),trunkline_cache_result=\"miss\"} 2",
+                "trunkline_cache_calls_total{\(labels),trunkline_cache_result=\"share\"} 3",
+                "trunkline_cache_calls_total{\(labels),trunkline_cache_result=\"stale_hit\"} 4",
+                "trunkline_cache_responses{\(labels)} 5", "trunkline_cache_size_bytes{\(labels)} 6",
+            ]
+        )
+        // Its name may be that of the client.
+        let both: [any MetricsSnapshot] = [ClientSnapshot(of: Client.Metrics(), named: "users"), cache]
+        let page = PrometheusText.page(of: both)
+        #expect(page.contains(values[0]) && page.contains("trunkline_request_accepted_total{"))
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.

@@ -691,7 +691,7 @@ struct ArgumentValueTests {
                     )
                 }
             },
-        ] + metrics
+        ] + metrics + cacheMetrics
 
     // MARK: HTTP
 

@@ -70,7 +70,8 @@ extension Client {
             _ = try await self.send(Request(type: 0x410, body: "silence"), timeout: .seconds(0.05))
         }
         await ended(by: clock) { for try await _ in self.stream(Request(type: 0x410, body: "parts")) {} }
-        await ended(by: clock) { _ = try await self.send(Request(type: 0x410, body: "c"), cache: .for(.seconds(1))) }
+        let cached = CachingSender(self)
+        await ended(by: clock) { _ = try await cached.send(Request(type: 0x410, body: "c"), cache: .for(.seconds(1))) }
         await ended(by: clock) { try await self.post(Request(type: 0x410, body: "silence")) }
         await ended(by: clock) { try await self.enqueue(Request(type: 0x410, body: "silence")) }
         await ended(by: clock) {

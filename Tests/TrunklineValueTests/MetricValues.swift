@@ -1,4 +1,5 @@
 import Testing
+import TrunklineCache
 import TrunklineTelemetry
 
 @testable import TrunklineCluster
@@ -40,12 +41,6 @@ extension ArgumentValueTests {
             counter("Client.Metrics.Waiting.forBackOff: Int", \.waiting.forBackOff),
             counter("Client.Metrics.Waiting.forLink: Int", \.waiting.forLink),
             counter("Client.Metrics.Waiting.forTurn: Int", \.waiting.forTurn),
-            counter("Client.CacheMetrics.byteCount: Int", \.cache.byteCount),
-            counter("Client.CacheMetrics.count: Int", \.cache.count),
-            counter("Client.CacheMetrics.hits: Int", \.cache.hits),
-            counter("Client.CacheMetrics.misses: Int", \.cache.misses),
-            counter("Client.CacheMetrics.shares: Int", \.cache.shares),
-            counter("Client.CacheMetrics.staleHits: Int", \.cache.staleHits),
             counter("Connection.Metrics.attempts: Int", \.connection.attempts),
             counter("Connection.Metrics.bytesReceived: Int", \.connection.bytesReceived),
             counter("Connection.Metrics.bytesSent: Int", \.connection.bytesSent),
@@ -132,6 +127,24 @@ extension ArgumentValueTests {
                 var metrics = Client.Metrics()
                 metrics[keyPath: path] = number
                 export(metrics)
+            }
+        }
+    }
+
+    static let cacheMetrics = [
+        cacheCounter("byteCount", \.byteCount), cacheCounter("count", \.count), cacheCounter("hits", \.hits),
+        cacheCounter("misses", \.misses), cacheCounter("shares", \.shares), cacheCounter("staleHits", \.staleHits),
+    ]
+
+    private static func cacheCounter(
+        _ name: String,
+        _ path: any WritableKeyPath<CachingSender.Metrics, Int> & Sendable
+    ) -> ValueCase {
+        ValueCase("CachingSender.Metrics.\(name): Int") {
+            for number in Int.extremes {
+                var metrics = CachingSender.Metrics()
+                metrics[keyPath: path] = number
+                export(CacheSnapshot(of: metrics, named: "a"))
             }
         }
     }

@@ -41,8 +41,8 @@ private let allToTheirEnds: [@Sendable (inout ClientOptions, _ isGreatest: Bool)
         end(\.requests.streamTimeout), end(\.requests.quarantine), end(\.requests.cancellingTimeout),
         end(\.requests.drainTimeout),
         end(\.requests.maximumInFlight), end(\.requests.maximumWaiting), end(\.requests.maximumWaitingBytes),
-        end(\.requests.maximumReplySize), end(\.requests.maximumReassemblyBytes), end(\.cache.maximumBytes),
-        end(\.cache.maximumCount), end(\.diagnosis.probeTimeout), end(\.outbound.highWatermark),
+        end(\.requests.maximumReplySize), end(\.requests.maximumReassemblyBytes),
+        end(\.diagnosis.probeTimeout), end(\.outbound.highWatermark),
         end(\.outbound.lowWatermark), end(\.inbound.maximumHeld), end(\.inbound.maximumUndecoded),
     ]
 }()
@@ -103,8 +103,6 @@ extension OptionValueTests {
         option("ClientOptions.Outbound.lowWatermark: Int", \.outbound.lowWatermark),
         option("ClientOptions.Inbound.maximumHeld: Int", \.inbound.maximumHeld),
         option("ClientOptions.Inbound.maximumUndecoded: Int", \.inbound.maximumUndecoded),
-        option("ClientOptions.Cache.maximumBytes: Int", \.cache.maximumBytes),
-        option("ClientOptions.Cache.maximumCount: Int", \.cache.maximumCount),
         ValueCase("RetryPolicy.idempotent(tries: Int)") {
             for attempts in Int.extremes {
                 let backoff = Backoff(base: .milliseconds(1))

@@ -101,9 +101,24 @@ struct SimulatedValueTests {
         {
             try await SimulatedNetwork(seed: 1).runWithServer { network in
                 let client = Client(to: "db:7000", speaking: FrameLayout.standard, on: network.loops)
+                let cached = CachingSender(client)
                 for age in Duration.extremes {
                     for policy in [CachePolicy.for(age), .staleIfUnavailable(freshFor: age, upTo: age)] {
-                        for _ in 0..<2 { _ = try await client.send(Request(type: 0x410), cache: policy) }
+                        for _ in 0..<2 { _ = try await cached.send(Request(type: 0x410), cache: policy) }
+                    }
+                }
+                await client.close()
+            }
+        },
+        ValueCase("CachingSender.Options.maximumBytes: Int", "CachingSender.Options.maximumCount: Int") {
+            try await SimulatedNetwork(seed: 1).runWithServer { network in
+                let client = Client(to: "db:7000", speaking: FrameLayout.standard, on: network.loops)
+                for limit in Int.extremes {
+                    for path in [\CachingSender.Options.maximumBytes, \.maximumCount] {
+                        let cached = CachingSender(client, options: CachingSender.Options { $0[keyPath: path] = limit })
+                        for body in ["a", "b", "a"] as [Bytes] {
+                            _ = try await cached.send(Request(type: 0x410, body: body), cache: .for(.seconds(60)))
+                        }
                     }
                 }
                 await client.close()

@@ -24,6 +24,7 @@ public struct CallOptions: Sendable, Hashable {
         var outlivesSession: Bool?
         var isExclusive = false
         var session: SessionID?
+        var movableDeadline: MovableDeadline?
     }
 
     private var storage: Storage
@@ -61,8 +62,6 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     /// Receives the timeline of each request of the call. Default: none.
-    ///
-    /// There is no timeline for a call that is answered from the cache or shares the request of an earlier call.
     public var recorder: TimelineRecorder? {
         get { values.recorder }
         set { values.recorder = newValue }
@@ -111,6 +110,12 @@ public struct CallOptions: Sendable, Hashable {
     var session: SessionID? {
         get { values.session }
         set { values.session = newValue }
+    }
+
+    /// The deadline that the caller watches; `nil` for none.
+    package var movableDeadline: MovableDeadline? {
+        get { values.movableDeadline }
+        set { values.movableDeadline = newValue }
     }
 
     /// The marks of a request with these options.
@@ -238,6 +243,8 @@ struct ResolvedOptions: Sendable {
     var session: SessionID?
     /// Receives the timeline of the request.
     var recorder: TimelineRecorder?
+    /// The deadline that the caller watches.
+    var movableDeadline: MovableDeadline?
     /// The fate of what the same call has sent before this request. See `ClientError.after(_:)`.
     var earlierFate = ClientError.Fate.notSent
 
@@ -265,13 +272,18 @@ struct ResolvedOptions: Sendable {
         return marks.contains(.endsWithSession) ? false : nil
     }
 
+    /// When the request ends at the latest; `nil` for never.
+    var latestEnd: Instant? { deadline ?? movableDeadline?.instant }
+
     /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
     /// Whether a request with these options needs a `TrackedCall`.
     @inline(__always)
     var areTracked: Bool {
-        guard case .ifUnsent = retry, marks.isEmpty, session == nil, recorder == nil else { return true }
+        guard case .ifUnsent = retry, marks.isEmpty, session == nil, recorder == nil, movableDeadline == nil else {
+            return true
+        }
         return false
     }
 }

@@ -10,7 +10,6 @@ extension Client {
         /// The number of requests and one-way messages that were accepted. Each of them ends once, as one of
         /// ``responses``, ``written`` or ``failed``; until then it is one of ``pending``.
         ///
-        /// Calls that share a coalesced request count as one.
         public var requests = 0
         /// The number of responses that reached their request, error responses included.
         public var responses = 0
@@ -147,8 +146,6 @@ extension Client {
 
         // MARK: Other parts of the client
 
-        /// The metrics of calls with a ``CachePolicy``.
-        public var cache = CacheMetrics()
         /// The metrics of attempts and links.
         public var connection = Connection.Metrics()
 
@@ -199,7 +196,6 @@ extension Client {
             pushesDroppedByStream.addNamed(other.pushesDroppedByStream)
             serving.merge(other.serving)
             unexpectedFrames.addClamped(other.unexpectedFrames)
-            cache.merge(other.cache)
             connection.merge(other.connection)
         }
 
@@ -209,7 +205,6 @@ extension Client {
             (abandoned, heldSerials, limits) = (0, 0, Limits())
             serving.removeCurrentValues()
             for name in eventQueues.keys { eventQueues[name]?.removeCurrentValues() }
-            (cache.count, cache.byteCount) = (0, 0)
             connection.removeCurrentValues()
         }
 

@@ -233,6 +233,7 @@ extension Client {
         )
         guard !call.areOmitted else { return options }
         (options.marks, options.session, options.recorder) = (call.marks, call.session, call.recorder)
+        options.movableDeadline = call.movableDeadline
         if !expectsResponse { options.marks.remove(.isExclusive) }
         return options
     }

@@ -24,8 +24,6 @@ public actor Client {
     /// Whether there are interceptors. Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
     nonisolated let requestIDs = Atomic<UInt64>(0)
-    /// Cached responses and coalesced requests.
-    nonisolated let responseCache: ResponseCache
     /// The capacity for messages that `enqueue` accepts.
     nonisolated let messageRoom: MessageRoom
     /// The connection that carries the frames. Only this client reads its frames.
@@ -78,8 +76,7 @@ public actor Client {
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         clock = ClientClock(on: loop)
-        responseCache = ResponseCache(options.cache, speaking: codec, loop: loop)
-        dispatcher = Dispatcher(connection, codec, messageRoom, responseCache, on: loop)
+        dispatcher = Dispatcher(connection, codec, messageRoom, on: loop)
         unsafe commandQueue.client = self
         connection.observation?.log?.client = self
         connection.recorder?.client = self

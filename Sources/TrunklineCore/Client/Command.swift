@@ -8,10 +8,6 @@ package enum Command: Sendable {
     case sendAll(first: RequestID, [Request], Batch)
     /// Adds a frame to a request whose reply goes to this channel.
     case addPart(RequestPart, ReplyChannel)
-    /// A call that may be answered by a cached response or by a coalesced request.
-    case coalesce(CoalescedCall, Continuation<Outcome>)
-    /// Cancels such a call.
-    case leave(CoalescedCall)
     case cancel(ClosedRange<RequestID>)
     /// Cancels every request up to this request ID. Without the ID, it would also cancel later requests of callers on
     /// the event loop, which are taken before it.
@@ -153,12 +149,11 @@ extension Command {
         case .sendAll(_, let requests, let batch):
             for index in requests.indices { batch.complete(index, .failure(error)) }
         case .addPart(let requestPart, _): requestPart.fail(error, isSent: false)
-        case .coalesce(_, let continuation): continuation.resume(returning: .failure(error))
         case .listen(let channel): channel.clientEnded()
         case .serve(let port, _): port.finish()
         case .connect(_, let continuation): continuation.resume(returning: error)
         case .awaitClosed(let continuation): continuation.resume()
-        case .cancel, .leave, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect,
+        case .cancel, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect,
             .needLink,
             .close, .closeNow, .taken:
             break

@@ -51,7 +51,6 @@ extension Dispatcher {
     private mutating func refuseRequests(_ lifecycle: Lifecycle) {
         self.lifecycle = lifecycle
         messageRoom.close()
-        responseCache.close()
     }
 
     private mutating func failConnectWaiters() {

@@ -28,7 +28,6 @@ extension Dispatcher {
         metrics.queueDurations = ledger.queueDurations
         let atOnce = metrics.tryDurations.count - counters.triesQueued
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
-        metrics.cache = responseCache.metrics
         metrics.pushesDelivered = streams.channels.deliveredCount
         metrics.pushesDroppedByStream = streams.channels.dropped
         metrics.serving = Client.Metrics.Serving(serving.calls)

@@ -20,7 +20,7 @@ extension Dispatcher {
         let now = loop.now
         let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
         guard let next = call.next(after: error, failed, at: now, using: &retries.generator),
-            let until = next.delayedUntil, until < waiter.coalesced?.end ?? .distantFuture
+            let until = next.delayedUntil
         else { return false }
         // A request that was never written adds no load to the server, so retrying it needs no token.
         if error.fate == .unknown, retries.account?.withdraw(at: now, requests: ledger.counters.requests) == false {

@@ -14,7 +14,6 @@ struct Dispatcher {
     let codec: ProtocolCodec
     let connection: Connection
     let messageRoom: MessageRoom
-    let responseCache: ResponseCache
     var options: ClientOptions { connection.options }
 
     /// Every request, with its caller. Holds the frames of those that are on no link, and knows the link of the others.
@@ -65,11 +64,9 @@ struct Dispatcher {
         _ connection: Connection,
         _ codec: ProtocolCodec,
         _ messageRoom: MessageRoom,
-        _ responseCache: ResponseCache,
         on loop: any EventLoop
     ) {
-        (self.connection, self.codec, self.loop) = (connection, codec, loop)
-        (self.messageRoom, self.responseCache) = (messageRoom, responseCache)
+        (self.connection, self.codec, self.messageRoom, self.loop) = (connection, codec, messageRoom, loop)
         isMember = connection.options.membership != nil
         let options = connection.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
@@ -173,13 +170,17 @@ extension Dispatcher {
         case .addPart(let part, let channel): follow(part, channel)
         case .cancel(let ids):
             // A message that has been accepted in the meantime stays: its caller has already returned.
-            for id in ids where requests.waiter(of: id)?.isAccepted == false {
-                cancel(id, .cancelled, "cancelled by the caller")
+            for id in ids {
+                guard let waiter = requests.waiter(of: id), !waiter.isAccepted else { continue }
+                if waiter.hasExpired {
+                    cancel(id, .timedOut, "deadline exceeded")
+                } else {
+                    cancel(id, .cancelled, "cancelled by the caller")
+                }
             }
             if ids.lowerBound >= RequestPart.firstID { cancelPart(ids.lowerBound) }
-        case .coalesce(let call, let continuation): coalesce(call, continuation)
-        case .leave(let call): leave(call)
-        case .cancelAll(let last): cancelAll(upTo: last)
+        case .cancelAll(let last):
+            for id in requests.ids where id <= last { cancel(id, .cancelled, "cancelled by cancelAll()") }
         case .listen(let channel):
             guard lifecycle < .closing else { return channel.clientEnded() }
             streams.channels.insert(channel)

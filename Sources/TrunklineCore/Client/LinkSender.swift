@@ -87,6 +87,12 @@ public struct LinkSender: RoutingSender {
 
     package var codec: ProtocolCodec { client.codec }
 
+    package var loop: any EventLoop { client.loop }
+
+    package var defaultTimeout: Duration? { client.defaultTimeout }
+
+    package var callExecutor: (any TaskExecutor)? { client.callExecutor }
+
     package func noteUndecodable(_ error: ClientError) { client.noteUndecodable(error) }
 
     private func bound(_ options: CallOptions) -> CallOptions {

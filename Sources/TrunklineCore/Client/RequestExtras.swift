@@ -78,7 +78,7 @@ struct TrackedCall: Sendable {
         guard let backoff = backoff(after: error) else { return nil }
         let wait = Int64.random(in: backoff.waits(round: tryNumber - 1), using: &generator)
         let until = now.advanced(by: .nanoseconds(wait))
-        if let deadline = options.deadline, until >= deadline { return nil }
+        if let deadline = options.latestEnd, until >= deadline { return nil }
         var next = self
         next.tryNumber += 1
         next.earlierFate = error.fate.after(earlierFate)

@@ -244,9 +244,16 @@ extension RequestSender {
     }
 }
 
-/// A sender of this package: it knows its protocol, and counts what its callers cannot decode.
+/// A sender of this package: it knows its protocol and its clock, and counts what its callers cannot decode.
 package protocol RoutingSender: RequestSender {
     var codec: ProtocolCodec { get }
+    /// Measures the time of calls.
+    var loop: any EventLoop { get }
+    /// The default timeout of a call; `nil` for none.
+    var defaultTimeout: Duration? { get }
+    /// The executor of a task that performs a call: the event loop, unless the call runs code of the user, which may
+    /// block its thread.
+    var callExecutor: (any TaskExecutor)? { get }
 
     /// A caller could not decode the response to its request.
     func noteUndecodable(_ error: ClientError)
@@ -258,6 +265,12 @@ extension RequestSender {
 }
 
 extension Client: RoutingSender {
+    package nonisolated var defaultTimeout: Duration? { options.requests.timeout }
+
+    package nonisolated var callExecutor: (any TaskExecutor)? {
+        isIntercepted ? loop.callbackExecutor : loop.taskExecutor
+    }
+
     /// Calls `body` once, with this client.
     public nonisolated(nonsending) func perform<Value: Sendable>(
         timeout: Timeout = .default,

@@ -10,8 +10,6 @@ package struct Waiter: Sendable {
         case handle(RequestHandle)
         /// A stream returned by `stream`.
         case stream(ReplyChannel)
-        /// The callers of a coalesced request.
-        case coalesced(CoalescedRequest)
         /// No caller: a message that `enqueue` accepted. It takes `cost` bytes of the room.
         case enqueued(MessageRoom, cost: Int)
         /// A caller in `enqueue` until its message is accepted; no caller afterwards.
@@ -41,22 +39,22 @@ package struct Waiter: Sendable {
     var isEnqueued: Bool {
         switch receiver {
         case .enqueued, .enqueuing: true
-        case .caller, .batch, .handle, .stream, .coalesced: false
+        case .caller, .batch, .handle, .stream: false
         }
     }
 
     /// The batch of the request, if it was made with others.
     var batch: Batch? { if case .batch(let batch, _) = receiver { batch } else { nil } }
 
-    /// The coalesced request, if this is one.
-    var coalesced: CoalescedRequest? { if case .coalesced(let request) = receiver { request } else { nil } }
+    /// Whether a cancellation means that the deadline of the call has passed, which its caller watches.
+    var hasExpired: Bool { tracked?.options.movableDeadline?.isExpired == true }
 
     /// What the link must report about the request before its end.
     var reports: QueuedRequest.Progress {
         switch receiver {
         case .handle: .admissionAndWrite
         case .enqueuing: .admission
-        case .caller, .batch, .stream, .coalesced, .enqueued: .none
+        case .caller, .batch, .stream, .enqueued: .none
         }
     }
 
@@ -93,11 +91,7 @@ package struct Waiter: Sendable {
     /// Returns when to check again whether the request has expired, or `.distantFuture` for never; `nil` if it has
     /// expired at `now`. Waiters with a single deadline, which has passed, return `nil`.
     func nextLook(at now: Instant) -> Instant? {
-        switch receiver {
-        case .stream(let channel): channel.nextLook(at: now)
-        case .coalesced(let request): request.nextLook(at: now)
-        default: nil
-        }
+        if case .stream(let channel) = receiver { channel.nextLook(at: now) } else { nil }
     }
 
     // MARK: The end
@@ -129,7 +123,6 @@ extension Waiter.Receiver {
         case .batch(let batch, let index): batch.complete(index, outcome)
         case .handle(let request): request.complete(outcome)
         case .stream(let channel): channel.finish(outcome)
-        case .coalesced(let request): request.complete(outcome)
         case .enqueued(let room, let cost): room.release(cost, outcome)
         case .enqueuing(let message): message.complete(outcome)
         }

@@ -21,9 +21,8 @@ public protocol ClientInterceptor: Sendable {
     /// What to do when a call has ended.
     ///
     /// It receives the result of the call, which it may replace, and the timeline of the request if
-    /// ``ClientCall/recordsTimeline`` was set and the request was accepted. There is no timeline for `enqueue`, for a
-    /// call that is answered from the cache, and for one that shares the request of an earlier call. The result of a
-    /// one-way message is an empty response.
+    /// ``ClientCall/recordsTimeline`` was set and the request was accepted. There is no timeline for `enqueue`. The
+    /// result of a one-way message is an empty response.
     ///
     /// It runs in the caller's task, before the call returns. The completion of `start`, `stream` and `open`, which
     /// return earlier, runs on the event loop when the request ends: it must not block. If it enters the client
@@ -47,7 +46,7 @@ public struct ClientCall: Sendable {
     /// The method of the client that was called.
     @nonexhaustive
     public enum Form: String, Sendable, Hashable {
-        /// `send`, also with a cache policy, or one of the requests of `send(all:)`.
+        /// `send`, or one of the requests of `send(all:)`.
         case send
         /// `post`, or one of the messages of `post(all:)`.
         case post
@@ -65,10 +64,10 @@ public struct ClientCall: Sendable {
 
     /// The method of the client that was called.
     public let form: Form
-    /// The request to be sent. With a cache policy, also the request that is looked up: if a field differs for each
-    /// call, such as a trace ID, use ``CachePolicy/keyed(by:)``, or no call finds a cached response.
+    /// The request to be sent.
     public var request: Request
-    /// The time that is left for the call; `nil` for no limit. It cannot be changed.
+    /// The time that is left for the call; `nil` for no limit, and for a request of a ``CachingSender``, which further
+    /// callers may join. It cannot be changed.
     public let timeLeft: Duration?
     /// If this is set, the call ends at once with this response: nothing is sent, and the interceptors that follow are
     /// not called. For a one-way message the content is ignored. For `stream` and `open` it is the only element.

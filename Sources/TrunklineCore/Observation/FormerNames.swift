@@ -9,10 +9,6 @@ extension Client {
     @available(*, unavailable, renamed: "Metrics")
     public typealias Statistics = Metrics
 
-    /// Renamed to `CacheMetrics`.
-    @available(*, unavailable, renamed: "CacheMetrics")
-    public typealias CacheStatistics = CacheMetrics
-
     /// Moved to `diagnostics`.
     @available(*, unavailable, message: "use diagnostics.path")
     public nonisolated var path: NetworkPath { get async { await diagnostics.path } }

@@ -178,7 +178,7 @@ extension Request {
 extension TypedRequest {
     /// Decodes the response with this request. If that fails, the client or the cluster counts it, for the sender of a
     /// link its client. A sender of another module counts nothing.
-    func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
+    package func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
         do throws(ClientError) {
             return try read(response)
         } catch {

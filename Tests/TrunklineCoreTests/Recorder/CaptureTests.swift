@@ -1,8 +1,8 @@
 import Testing
 
 @testable import TrunklineCore
-@testable import TrunklineIO
 @testable import TrunklineDiagnostics
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// Capture files of recordings.

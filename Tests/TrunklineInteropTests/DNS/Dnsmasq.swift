@@ -3,7 +3,7 @@
     import Testing
 
     @testable import TrunklineCore
-@testable import TrunklineIO
+    @testable import TrunklineIO
 
     /// A name server, dnsmasq, that only the code of a test asks: the configuration of the system stays as it is.
     ///

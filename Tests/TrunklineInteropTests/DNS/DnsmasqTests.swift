@@ -6,7 +6,7 @@
     @testable import TrunklineCluster
 
     @testable import TrunklineCore
-@testable import TrunklineIO
+    @testable import TrunklineIO
 
     @testable import TrunklineLayouts
 

@@ -4,7 +4,7 @@
     import TrunklineTesting
 
     @testable import TrunklineCore
-@testable import TrunklineIO
+    @testable import TrunklineIO
 
     /// Whether the tests can run on this machine. If not, the reason is printed.
     private let hasLossyPath: Bool = {

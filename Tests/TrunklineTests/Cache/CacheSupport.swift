@@ -3,7 +3,7 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
-extension Client {
+extension CachingSender {
     /// The result of a call with a cache policy.
     func result(
         _ body: Bytes,

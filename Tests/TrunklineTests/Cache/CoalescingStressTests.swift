@@ -57,6 +57,7 @@ struct CoalescingSeedTests {
             await Task.yield()
             let hasFaults = seed % 4 == 3
             try simulate(seed: seed, overTLS: false, handler: CoalescingStorm.react) { service, client in
+                let cached = CachingSender(client)
                 let ends = await withTaskGroup(of: (Bytes, Result<Response, ClientError>).self) { group in
                     for caller in 0..<60 as Range<UInt64> {
                         group.addTask {
@@ -67,11 +68,11 @@ struct CoalescingSeedTests {
                             let pause = Duration.microseconds(Int.random(in: 0...30_000, using: &random))
                             try? await service.pass(pause)
                             guard caller % 3 == 0 else {
-                                return (body, await client.result(body, policy, timeout: .after(timeout)))
+                                return (body, await cached.result(body, policy, timeout: .after(timeout)))
                             }
                             let patience = Duration.microseconds(Int.random(in: 0...40_000, using: &random))
                             let call = Task(executorPreference: service.network.executor) {
-                                await client.result(body, policy)
+                                await cached.result(body, policy)
                             }
                             try? await service.pass(patience)
                             call.cancel()
@@ -92,7 +93,7 @@ struct CoalescingSeedTests {
                 #expect(ends["crossed"] == nil, "seed \(seed)")
                 let possible: Set = ["success", "timedOut", "cancelled", "notCached", "connectionLost"]
                 #expect(possible.isSuperset(of: ends.keys), "seed \(seed): \(ends)")
-                let cache = await client.metrics.cache
+                let cache = cached.metrics
                 #expect(await client.metrics.requests <= cache.misses, "seed \(seed)")
                 #expect(cache.hits + cache.misses + cache.shares <= 60, "seed \(seed)")
                 if !hasFaults { try await CoalescingStorm.check(client, service.server) }
@@ -110,20 +111,21 @@ struct CoalescingSeedTests {
             try simulate(seed: seed, overTLS: false, handler: { _ in .after(.milliseconds(10), .echo) }) {
                 service,
                 client in
+                let cached = CachingSender(client)
                 for generation in 1...5 {
                     let successes = await withTaskGroup(of: String.self) { group in
                         for caller in 0..<50 as Range<UInt64> {
                             group.addTask {
                                 var random = SeededGenerator(seed: seed << 8 | caller)
                                 try? await service.pass(.microseconds(Int.random(in: 0...30_000, using: &random)))
-                                return await client.text("0", .for(.seconds(60)))
+                                return await cached.text("0", .for(.seconds(60)))
                             }
                         }
                         return await group.reduce(into: 0) { $0 += $1 == "0" ? 1 : 0 }
                     }
                     #expect(successes == 50)
                     #expect(await service.server.journal.requestCount == generation)
-                    let cache = await client.metrics.cache
+                    let cache = cached.metrics
                     #expect(cache.misses == generation)
                     #expect(cache.hits + cache.shares == generation * 49)
                     try await service.pass(.seconds(60))
@@ -146,10 +148,11 @@ extension HeavyTests {
                 clientOptions: quickOptions { $0.requests.quarantine = .milliseconds(300) },
                 handler: CoalescingStorm.react
             ) { server, client in
+                let cached = CachingSender(client)
                 try await client.connect()
                 let ends = await withTaskGroup(of: [String: Int].self) { group in
                     for worker in 0..<workers {
-                        group.addTask { await Self.ask(client, rounds, seed: UInt64(worker)) }
+                        group.addTask { await Self.ask(cached, rounds, seed: UInt64(worker)) }
                     }
                     return await group.reduce(into: [:]) { $0.merge($1, uniquingKeysWith: +) }
                 }
@@ -157,28 +160,28 @@ extension HeavyTests {
                 let possible: Set = ["success", "timedOut", "cancelled", "notCached"]
                 #expect(possible.isSuperset(of: ends.keys), "\(ends)")
                 #expect(ends["success", default: 0] > 0)
-                let cache = await client.metrics.cache
+                let cache = cached.metrics
                 #expect(cache.shares > 0)
                 #expect(cache.hits + cache.misses + cache.shares <= workers * rounds)
                 try await CoalescingStorm.check(client, server)
             }
         }
 
-        private static func ask(_ client: Client, _ rounds: Int, seed: UInt64) async -> [String: Int] {
+        private static func ask(_ cached: CachingSender, _ rounds: Int, seed: UInt64) async -> [String: Int] {
             var random = SeededGenerator(seed: seed)
             var ends: [String: Int] = [:]
             for round in 0..<rounds {
                 let body = Bytes("\(Int.random(in: 0..<4, using: &random))")
                 let policy = CoalescingStorm.policy(&random)
                 let timeout = Duration.microseconds(Int.random(in: 1...60_000, using: &random))
-                if round % 64 == 0 { client.removeCachedResponses() }
+                if round % 64 == 0 { cached.removeCachedResponses() }
                 if Bool.random(using: &random) {
-                    let call = Task { await client.result(body, policy, timeout: .after(timeout)) }
+                    let call = Task { await cached.result(body, policy, timeout: .after(timeout)) }
                     for _ in 0..<Int.random(in: 0...8, using: &random) { await Task.yield() }
                     call.cancel()
                     ends[CoalescingStorm.note(body, await call.value), default: 0] += 1
                 } else {
-                    let result = await client.result(body, policy, timeout: .after(timeout))
+                    let result = await cached.result(body, policy, timeout: .after(timeout))
                     ends[CoalescingStorm.note(body, result), default: 0] += 1
                 }
             }

@@ -1,5 +1,6 @@
 import Testing
 
+@testable import TrunklineCache
 @testable import TrunklineCore
 @testable import TrunklineIO
 

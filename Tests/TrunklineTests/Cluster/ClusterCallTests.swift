@@ -433,25 +433,6 @@ struct ClusterCallTests {
         }
     }
 
-    // MARK: Keys of cached responses
-
-    /// The hash of a dictionary decided: another one in each process. The numbers are those of a Python program that
-    /// computes FNV-1a and the finalizer of SplitMix64.
-    @Test func theServerOfACachedResponseIsTheSameInEveryProcess() {
-        var request = Request(type: 7, body: "hello")
-        #expect(CacheKey("user 7").stableHash == RoutingKey("user 7").hash)
-        #expect(CacheKey(request).stableHash == 11_116_431_945_514_105_976)
-        request["priority"] = 3
-        request[bytes: "token"] = "abc"
-        #expect(CacheKey(request).stableHash == 9_299_863_984_873_617_773)
-        // Fields do not run into each other, or into the body.
-        var other = Request(type: 7, body: "hello")
-        other["priority"] = 3
-        other[bytes: "tokena"] = "bc"
-        #expect(CacheKey(request).stableHash != CacheKey(other).stableHash)
-        #expect(CacheKey(Request(type: 7, body: "a")).stableHash != CacheKey(Request(type: 8, body: "a")).stableHash)
-    }
-
     // MARK: Weights
 
     /// Infinite weights gave sums that are not numbers, and one server all requests.

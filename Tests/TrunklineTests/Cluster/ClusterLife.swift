@@ -1,3 +1,5 @@
+import TrunklineCache
+
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
@@ -38,7 +40,7 @@ struct ClusterLife {
             on: world.network.loops
         ) { $0 = plan.options }
         world.watch(cluster)
-        let calls = ClusterCalls(world: world, cluster: cluster)
+        let calls = ClusterCalls(world: world, cluster: cluster, cached: CachingSender(cluster))
         async let watching: Void = watch(cluster)
         async let connecting: Void? = try? cluster.connect()
         async let discovering: Void = world.discover()

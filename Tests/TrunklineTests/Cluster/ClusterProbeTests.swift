@@ -148,19 +148,6 @@ struct ClusterProbeTests {
         }
     }
 
-    /// The response to a cached call may be an old one. It was the probe nevertheless.
-    @Test func cachedCallsAreNoProbes() async throws {
-        try await whileProbing { bed, cluster, _ in
-            try await bed.pass(.seconds(6))
-            let before = bed.received[0]
-            for number in 0..<10 {
-                _ = try await cluster.send(ask(Bytes("\(number)")), cache: .for(.seconds(60)), options: Self.repeatable)
-            }
-            #expect(await cluster.state(of: 0) == .probing)
-            #expect(bed.received[0] == before)
-        }
-    }
-
     /// Messages of which the link was lost are a failure of their server.
     @Test func messagesThatAreLostAreAFailure() async throws {
         try await ClusterBed.run(servers: 2) {

@@ -52,7 +52,7 @@ struct TimeoutTests {
         }
         try expectTimeout(after: .seconds(2)) { _ = try await $0.start(ask("a"), options: two).value }
         try expectTimeout(after: .seconds(2)) {
-            _ = try await $0.send(ask("a"), cache: .reloadIgnoringCache, options: two)
+            _ = try await CachingSender($0).send(ask("a"), cache: .reloadIgnoringCache, options: two)
         }
         try expectTimeout(after: .seconds(1)) { _ = try await $0.subscribe(ask("a"), timeout: .seconds(1)) }
     }

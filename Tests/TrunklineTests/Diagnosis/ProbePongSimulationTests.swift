@@ -2,8 +2,8 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
-@testable import TrunklineIO
 @testable import TrunklineDiagnostics
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// The standard layout, with a type of their own for pongs.

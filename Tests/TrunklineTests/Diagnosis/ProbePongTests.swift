@@ -2,8 +2,8 @@ import Testing
 import TrunklineTesting
 
 @testable import TrunklineCore
-@testable import TrunklineIO
 @testable import TrunklineDiagnostics
+@testable import TrunklineIO
 @testable import TrunklineLayouts
 
 /// How the probe judges answers to pings, and what it says about certificates.

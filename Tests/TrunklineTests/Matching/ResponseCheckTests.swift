@@ -85,7 +85,7 @@ struct ResponseCheckTests {
             }
             #expect(retried?.code == .protocolViolation)
             let cached = await failure { () throws(ClientError) in
-                try await client.send(request("type"), cache: .for(.seconds(5)))
+                try await CachingSender(client).send(request("type"), cache: .for(.seconds(5)))
             }
             #expect(cached?.code == .protocolViolation)
         }
@@ -186,7 +186,7 @@ struct ResponseCheckTests {
         try simulate(options: options) { _, client in
             #expect(try await client.send(good) == "ab")
             #expect(try await client.start(good).value == "ab")
-            #expect(try await client.send(good, cache: .for(.seconds(5))) == "ab")
+            #expect(try await CachingSender(client).send(good, cache: .for(.seconds(5))) == "ab")
             for try await text in try client.stream(good) { #expect(text == "ab") }
             let (subscription, text) = try await client.subscribe(good)
             #expect(text == "ab")

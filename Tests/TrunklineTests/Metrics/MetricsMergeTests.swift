@@ -34,8 +34,6 @@ struct MetricsMergeTests {
         (queue.waiting, queue.capacity, queue.missed) = (32, 33, 34)
         metrics.eventQueues = ["Observer": queue]
         (metrics.unexpectedFrames, metrics.undecodableResponses) = (19, 26)
-        (metrics.cache.hits, metrics.cache.misses, metrics.cache.shares) = (20, 21, 22)
-        (metrics.cache.staleHits, metrics.cache.count, metrics.cache.byteCount) = (23, 24, 25)
         metrics.connection = connection(endpoint, durations, on: loop)
         return metrics
     }
@@ -228,7 +226,7 @@ struct MetricsMergeTests {
         let removed = Self.table(of: metrics).filter { table[$0.key] != $0.value }.keys.sorted()
         #expect(
             removed == [
-                ".abandoned", ".cache.byteCount", ".cache.count", ".connection.present.values.bytesToWrite",
+                ".abandoned", ".connection.present.values.bytesToWrite",
                 ".connection.present.values.certificates.0", ".connection.present.values.heartbeatInterval",
                 ".connection.present.values.link", ".connection.present.values.state",
                 ".connection.present.values.stateCounts[ready]", ".connection.present.values.tcp",

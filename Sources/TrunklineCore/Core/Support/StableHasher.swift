@@ -14,11 +14,6 @@ package struct StableHasher: Sendable {
         self.state = state
     }
 
-    /// Combines the eight bytes of a number, the lowest first.
-    package mutating func combine(_ number: UInt64) {
-        combine((0..<8).lazy.map { UInt8(truncatingIfNeeded: number >> (8 * $0)) })
-    }
-
     /// Returns the hash of `bytes`.
     package static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
         var hasher = StableHasher()
@@ -30,31 +25,5 @@ package struct StableHasher: Sendable {
     package var value: UInt64 {
         var finalizer = SeededGenerator(seed: state)
         return finalizer.next()
-    }
-}
-
-extension Frame {
-    /// A hash of the type, the body and the named fields. The lengths are part of it, so that no field looks like a
-    /// part of another.
-    var stableContentHash: UInt64 {
-        var hasher = StableHasher()
-        hasher.combine(UInt64(type))
-        hasher.combine(UInt64(body.count))
-        hasher.combine(body)
-        for field in fields {
-            hasher.combine(UInt64(field.name.utf8.count))
-            hasher.combine(field.name.utf8)
-            switch field.value {
-            case .number(let number):
-                hasher.combine(0)
-                hasher.combine(number)
-            case .bytes(let bytes):
-                hasher.combine(1)
-                hasher.combine(UInt64(bytes.count))
-                hasher.combine(bytes)
-            case .marks: break
-            }
-        }
-        return hasher.value
     }
 }

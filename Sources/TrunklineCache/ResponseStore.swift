@@ -1,3 +1,5 @@
+import TrunklineCore
+
 /// Responses by key, limited by count and by bytes. The least recently used response is removed first.
 ///
 /// The slots form a list in the order of their use, so that using, adding and removing a response take constant time.

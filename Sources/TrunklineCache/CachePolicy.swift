@@ -1,11 +1,11 @@
 /// Whether a call may return a cached response, and how old that response may be.
 ///
 /// ```swift
-/// let rates = try await client.send(getRates, cache: .for(.seconds(60)))
+/// let rates = try await cached.send(getRates, cache: .for(.seconds(60)))
 /// ```
 ///
 /// Calls that send the same request at the same time are coalesced into one request: see
-/// ``Client/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any policy.
+/// ``CachingSender/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any policy.
 /// Errors, error responses, malformed responses and responses that the codec forbids (``CachingCodec/mayCache(_:)``)
 /// are not cached. The age of a response counts from its receipt. <doc:Caching> compares the policies.
 public struct CachePolicy: Sendable, Hashable {
@@ -33,7 +33,7 @@ public struct CachePolicy: Sendable, Hashable {
     /// Whether the call may return a response that the server may have given before this call.
     var joins = true
     /// A custom key; `nil` for that of the request.
-    package var key: CacheKey?
+    var key: CacheKey?
 
     /// Returns a cached response that is younger than `age`; otherwise sends the request.
     ///
@@ -42,8 +42,9 @@ public struct CachePolicy: Sendable, Hashable {
 
     /// Sends the request even if a response is cached. The returned response is not older than the call.
     ///
-    /// The call joins a coalesced request only if no byte of that request has been written yet. Otherwise it sends its
-    /// own request, which later calls join, and the response to the older request is not cached.
+    /// The call joins a coalesced request only if the sender does not have that request yet, as when many callers reload
+    /// at once. Otherwise it sends its own request, which later calls join, and the response to the older request is not
+    /// cached.
     public static let reloadIgnoringCache = CachePolicy(fresh: .none, joins: false)
 
     /// Returns a cached response of any age and never sends a request. Without one, the call fails with `notCached`,

@@ -1,3 +1,5 @@
+public import TrunklineCore
+
 /// The key of a cached response: a whole request, or a custom name.
 ///
 /// The key of a request contains its type, body, content type and named fields. So two requests that differ only in a
@@ -41,14 +43,6 @@ public struct CacheKey: Sendable, Hashable {
         switch digested.content {
         case .request(let frame): frame.contentSize
         case .name(let name): name.utf8.count
-        }
-    }
-
-    /// A hash for choosing a server: the same in every process, unlike `hashValue`.
-    package var stableHash: UInt64 {
-        switch digested.content {
-        case .request(let frame): frame.stableContentHash
-        case .name(let name): StableHasher.hash(name.utf8)
         }
     }
 

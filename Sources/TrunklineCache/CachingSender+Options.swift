@@ -1,10 +1,9 @@
-extension ClientOptions {
-    /// The limits of the response cache.
+extension CachingSender {
+    /// The limits of the cache.
     ///
-    /// Only responses to calls with a ``CachePolicy`` are cached. When a limit is reached, the least recently used
-    /// responses are removed. With a limit of 0 or below nothing is cached, but identical calls at the same time still
-    /// share one request. See <doc:Caching>.
-    public struct Cache: Sendable {
+    /// When a limit is reached, the least recently used responses are removed. With a limit of 0 or below nothing is
+    /// cached, but identical calls at the same time still share one request. See <doc:Caching>.
+    public struct Options: Sendable {
         /// The maximum number of cached responses. Default 1,000.
         public var maximumCount = 1_000
         /// The maximum size of the cached responses in bytes. Default 16 MiB.
@@ -15,5 +14,8 @@ extension ClientOptions {
 
         /// Creates options with the default values.
         public init() {}
+
+        /// Creates options with the default values, modified by `change`.
+        public init(_ change: (inout Options) throws -> Void) rethrows { try change(&self) }
     }
 }

@@ -1,0 +1,26 @@
+import TrunklineCore
+
+extension ClientError {
+    /// Whether the error means that the server cannot be reached.
+    var isUnreachability: Bool {
+        switch code {
+        case .unavailable, .timedOut, .connectionLost, .tlsFailed: true
+        case .cancelled, .closed, .rejected, .interrupted, .sessionLost, .protocolViolation, .invalidRequest,
+            .invalidResponse, .invalidArgument, .overloaded, .notCached:
+            false
+        }
+    }
+
+    static var notCached: ClientError {
+        ClientError(.notCached, .notSent, "no response is cached, and the cache policy does not allow a request")
+    }
+}
+
+extension CallOptions {
+    /// The options without what concerns only the caller: calls whose other options are equal may share a request.
+    var withoutCaller: CallOptions {
+        var options = self
+        (options.timeout, options.recorder, options.movableDeadline) = (.default, nil, nil)
+        return options
+    }
+}
