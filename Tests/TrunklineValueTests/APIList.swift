@@ -6,7 +6,7 @@ struct APIList: Sendable {
     /// property, or what a conforming type returns.
     ///
     ///     Backoff.init(minimum: Duration, base: Duration, factor: Double, cap: Duration)
-    ///     ClientOptions.Cache.maximumBytes: Int
+    ///     CachingSender.Options.maximumBytes: Int
     ///     GoAwayCodec.retryAfter -> Duration?
     let declarations: Set<String>
 
