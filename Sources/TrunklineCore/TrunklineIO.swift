@@ -1,2 +1,3 @@
-// The engine's API names values of the module below, such as `Bytes` and `Endpoint`: whoever imports the one has both.
+// The API of the engine uses types of this module, such as `Bytes` and `Endpoint`, so a program that imports the engine also
+// needs this module.
 @_exported public import TrunklineIO

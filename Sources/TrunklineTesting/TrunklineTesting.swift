@@ -1,2 +1,2 @@
-// The test server is a module of its own, for programs that need nothing else of the test kit. Whoever imports the kit has both.
+// The test server is a separate module, for programs that need nothing else of the test kit. Tests usually need both.
 @_exported public import TrunklineLoopback

@@ -79,7 +79,8 @@ struct ClusterPlan: Sendable {
 
     /// Whether all servers must have about the same share in the end: nothing makes them differ.
     var isEven: Bool {
-        hosts.count <= 12 && options.subset == nil && options.zone == nil && options.adaptiveLimit == nil
+        hosts.count <= 12 && options.subset ?? .max >= hosts.count && options.zone == nil
+            && options.adaptiveLimit == nil
             && weights.allSatisfy { $0 == 1 }
     }
 
