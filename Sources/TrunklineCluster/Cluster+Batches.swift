@@ -77,11 +77,11 @@ extension Cluster {
                             unsent.append(index)
                             returned.insert(index)
                             hasFailed = true
-                        case .after(let wait):
+                        case .later(let begin):
                             // Two calls with one place in the line would replace each other, and one would never end.
                             (rest.turn, rest.isPart, rest.isPlaced) = (nil, false, true)
                             let (request, rest) = (requests[index], rest)
-                            group.addTask { (index, await self.sendAgain(request, rest, after: wait)) }
+                            group.addTask { (index, await self.sendAgain(request, rest, at: begin)) }
                         case .failure(let error):
                             callFailed(error, wasPlaced: true)
                             results[index - requests.startIndex] = .failure(error)
@@ -115,11 +115,11 @@ extension Cluster {
     private nonisolated func sendAgain(
         _ request: Request,
         _ call: ClusterCall,
-        after wait: Duration
+        at begin: Instant
     ) async -> Result<Response, ClientError> {
         var call = call
         call.beginSearch(in: waiting)
-        await loop.sleep(until: loop.now.advanced(by: wait))
+        await loop.sleep(until: begin)
         call.rested = loop.now
         do throws(ClientError) {
             let response = try await perform(&call) { client, timeout, options throws(ClientError) in

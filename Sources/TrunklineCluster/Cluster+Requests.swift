@@ -367,8 +367,8 @@ extension Cluster: RoutingSender {
     enum Next {
         /// Another server, at once.
         case elsewhere
-        /// Another server, after a wait.
-        case after(Duration)
+        /// Another server, at this time.
+        case later(Instant)
         /// Nothing: the call fails.
         case failure(ClientError)
     }
@@ -382,9 +382,9 @@ extension Cluster: RoutingSender {
     ) async throws(ClientError) {
         switch next(&call, after: error, on: link, from: begun) {
         case .elsewhere: break
-        case .after(let wait):
+        case .later(let begin):
             call.beginSearch(in: waiting)
-            await loop.sleep(until: loop.now.advanced(by: wait))
+            await loop.sleep(until: begin)
             call.rested = loop.now
         case .failure(let error):
             call.timelines?.end(error.timeline)
@@ -404,30 +404,25 @@ extension Cluster: RoutingSender {
         let now = loop.now
         end(judge(error, call, on: link), on: link, from: begun, isMeasured: call.isMeasured)
         call.noteTry(error, on: link.member)
-        // Whatever the policy: it is about requests that a server may have received.
-        if error.fate == .notSent, error.mayBeSentElsewhere {
+        let failed = call.failed(error)
+        let decision = retries.withLock {
+            $0.decision(after: failed, at: now, requests: picker.requests - counts.withLock { $0.repeats })
+        }
+        switch decision {
+        case .goElsewhere:
             if !call.tried.contains(link.member.id) { call.tried.append(link.member.id) }
             return .elsewhere
-        }
-        // Its caller waits no longer: there is no retry, and so nothing to pay for one.
-        if Task.isCancelled || error.code == .cancelled { return .failure(call.failed(with: error)) }
-        guard case .idempotent(let tries, let backoff) = call.policy, call.tryNumber < tries,
-            error.code == .connectionLost || error.code == .interrupted || error.code == .protocolViolation
-        else { return .failure(call.failed(with: error)) }
-        let round = call.tryNumber - 1
-        // Only calls: if their further tries counted, retries would pay for retries.
-        let requests = picker.requests - counts.withLock { $0.repeats }
-        let wait = retries.withLock { retries in
-            retries.withdraw(at: now, requests: requests) ? retries.wait(backoff, round: round) : nil
-        }
-        counts.withLock { $0.countRetry(isAllowed: wait != nil) }
-        guard let wait, now.advanced(by: wait) < call.latestEnd else {
+        case .retry(let begin):
+            counts.withLock { $0.countRetry(isAllowed: true) }
+            call.earlierFate = error.fate.after(call.earlierFate)
+            call.tryNumber += 1
+            call.tried.append(link.member.id)
+            return .later(begin)
+        case .failOverBudget:
+            counts.withLock { $0.countRetry(isAllowed: false) }
             return .failure(call.failed(with: error))
+        case .fail: return .failure(call.failed(with: error))
         }
-        call.earlierFate = error.fate.after(call.earlierFate)
-        call.tryNumber += 1
-        call.tried.append(link.member.id)
-        return .after(wait)
     }
 
     /// The error of a try, as a caller of the cluster must see it.

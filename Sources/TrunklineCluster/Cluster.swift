@@ -35,7 +35,7 @@ public actor Cluster {
     private nonisolated let hasBegun = Atomic<Bool>(false)
     /// Whether new calls are refused.
     nonisolated let isClosing = Atomic<Bool>(false)
-    nonisolated let retries: Lock<ClusterRetries>
+    nonisolated let retries: Lock<RetryRules>
     nonisolated let hedging: Lock<Hedging>
     nonisolated let counts = Lock(CallCounts())
     /// Whether calls without options are sent again only if nothing was sent, and pass no interceptors. Stored because
@@ -137,7 +137,7 @@ public actor Cluster {
         outliers = OutlierRules(options.ejection.map { OutlierRules.Settings($0) } ?? OutlierRules.Settings())
         generator = SeededGenerator(seed: loop.randomSeed())
         intervalEnd = loop.now.advanced(by: Self.interval)
-        retries = Lock(ClusterRetries(callOptions.requests.retryBudget, seed: loop.randomSeed()))
+        retries = Lock(RetryRules(callOptions.requests.retryBudget, seed: loop.randomSeed()))
         hedging = Lock(Hedging(share: options.hedgeBudget))
         mayBePlain = callOptions.requests.retry.or(.ifUnsent) == .ifUnsent && callOptions.interceptors.isEmpty
         makeClient = { found, options in

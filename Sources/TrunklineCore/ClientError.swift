@@ -305,6 +305,16 @@ extension ServerReason {
 }
 
 extension ClientError {
+    /// Whether a request may succeed on another link: the reason lies with the link, or there was none.
+    package var mayBeRetried: Bool {
+        switch code {
+        case .connectionLost, .interrupted, .protocolViolation, .unavailable: true
+        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
+            .overloaded, .tlsFailed, .notCached, .sessionLost:
+            false
+        }
+    }
+
     /// Whether another server may take a request that was not sent: the reason lies with the link or the server.
     package var mayBeSentElsewhere: Bool {
         switch code {

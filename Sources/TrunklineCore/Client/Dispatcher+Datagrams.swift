@@ -58,7 +58,7 @@ extension Dispatcher {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true
         }
-        guard retries.account?.withdraw(at: now, requests: ledger.counters.requests) != false else {
+        guard retries.rules.withdraw(at: now, requests: ledger.counters.requests) else {
             ledger.refusedRetry()
             look(at: id, extras, after: repetition.wait, wait: repetition.wait, sentAt: sentAt)
             return true

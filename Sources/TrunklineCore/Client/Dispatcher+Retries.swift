@@ -18,15 +18,16 @@ extension Dispatcher {
             return true
         }
         let now = loop.now
-        let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
-        guard let next = call.next(after: error, failed, at: now, using: &retries.generator),
-            let until = next.delayedUntil
-        else { return false }
-        // A request that was never written adds no load to the server, so retrying it needs no token.
-        if error.fate == .unknown, retries.account?.withdraw(at: now, requests: ledger.counters.requests) == false {
+        let until: Instant
+        switch retries.rules.decision(after: call.failed(error), at: now, requests: ledger.counters.requests) {
+        case .retry(let begin): until = begin
+        case .failOverBudget:
             ledger.refusedRetry()
             return false
+        case .fail, .goElsewhere: return false
         }
+        let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
+        let next = call.next(after: error, failed, at: until)
         ledger.retries(id, request, call, next, until: until, at: now)
         waiter.handle?.noteOffLink()
         let queued = QueuedRequest(
@@ -104,13 +105,10 @@ extension Dispatcher {
 }
 
 /// The state on which the retries of a client depend.
-struct RetryRules {
-    /// Pays for retries; `nil` if they are not limited.
-    var account: RetryAccount?
+struct RetryState {
+    var rules: RetryRules
     /// The latest link on which the server has said that it does not know the session of earlier ones any more.
     var sessionLoss: SessionID?
-    /// Draws the back-offs.
-    var generator: SeededGenerator
     /// Whether the latest link exchanges datagrams, and whether any link has.
     var usesDatagrams = false
     var hasUsedDatagrams = false

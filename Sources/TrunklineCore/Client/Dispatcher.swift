@@ -22,7 +22,7 @@ struct Dispatcher {
     var parts = RequestParts()
     /// Counts, measures and tells what happens to requests.
     var ledger: RequestLedger
-    var retries: RetryRules
+    var retries: RetryState
     var streams = ClientStreams()
     var serving: Serving {
         get { rareServing.value }
@@ -77,10 +77,7 @@ struct Dispatcher {
             measuresByName: options.measuresByName,
             on: loop
         )
-        retries = RetryRules(
-            account: options.retryBudget.map { RetryAccount($0) },
-            generator: SeededGenerator(seed: loop.randomSeed())
-        )
+        retries = RetryState(rules: RetryRules(options.retryBudget, seed: loop.randomSeed()))
     }
 }
 

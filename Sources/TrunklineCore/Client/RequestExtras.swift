@@ -66,40 +66,31 @@ struct TrackedCall: Sendable {
         earlierFate = options.earlierFate
     }
 
-    /// Returns the next try, in back-off; `nil` if there is none.
+    /// What matters of a failed try for the next one.
+    func failed(_ error: ClientError) -> FailedTry {
+        // A call that does not wait for a link is not retried because there is none.
+        let isHelpless = error.code == .unavailable && !options.waitsForReady
+        return FailedTry(
+            error.mayBeRetried && !isHelpless ? .link : .nothing,
+            wasWritten: error.fate == .unknown,
+            options.retry,
+            number: tryNumber,
+            latestEnd: options.latestEnd
+        )
+    }
+
+    /// Returns the next try, in back-off until it begins.
     ///
     /// - Parameter failed: The present try.
-    func next(
-        after error: ClientError,
-        _ failed: Timeline.Try,
-        at now: Instant,
-        using generator: inout SeededGenerator
-    ) -> TrackedCall? {
-        guard let backoff = backoff(after: error) else { return nil }
-        let wait = Int64.random(in: backoff.waits(round: tryNumber - 1), using: &generator)
-        let until = now.advanced(by: .nanoseconds(wait))
-        if let deadline = options.latestEnd, until >= deadline { return nil }
+    func next(after error: ClientError, _ failed: Timeline.Try, at begin: Instant) -> TrackedCall {
         var next = self
         next.tryNumber += 1
         next.earlierFate = error.fate.after(earlierFate)
-        next.delayedUntil = until
-        next.rested = until
+        next.delayedUntil = begin
+        next.rested = begin
         if next.failedTries.count == Self.maximumKept { next.failedTries.removeFirst() }
         next.failedTries.append(failed)
         return next
-    }
-
-    /// Returns the back-off after `error`; `nil` if the request is not retried.
-    private func backoff(after error: ClientError) -> Backoff? {
-        guard case .idempotent(let tries, let backoff) = options.retry, tryNumber < tries else { return nil }
-        switch error.code {
-        case .connectionLost, .interrupted, .protocolViolation: return backoff
-        // A call that does not wait for a link is not retried because there is none.
-        case .unavailable: return options.waitsForReady ? backoff : nil
-        case .cancelled, .timedOut, .closed, .rejected, .invalidRequest, .invalidResponse, .invalidArgument,
-            .overloaded, .tlsFailed, .notCached, .sessionLost:
-            return nil
-        }
     }
 
     /// Whether the request may be performed more than once.

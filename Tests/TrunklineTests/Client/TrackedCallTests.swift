@@ -31,11 +31,20 @@ import Testing
         )
     }
 
-    private func next(_ call: TrackedCall, _ code: ClientError.Code, _ fate: ClientError.Fate = .unknown)
+    private func next(
+        _ call: TrackedCall,
+        _ code: ClientError.Code,
+        _ fate: ClientError.Fate = .unknown,
+        seed: UInt64 = 1
+    )
         -> TrackedCall?
     {
-        var generator = SeededGenerator(seed: 1)
-        return call.next(after: ClientError(code, fate, "failed"), failed, at: now, using: &generator)
+        let error = ClientError(code, fate, "failed")
+        var rules = RetryRules(nil, seed: seed)
+        guard case .retry(let begin) = rules.decision(after: call.failed(error), at: now, requests: 1) else {
+            return nil
+        }
+        return call.next(after: error, failed, at: begin)
     }
 
     @Test(arguments: [RetryPolicy.never, .ifUnsent, .idempotent(tries: 1), .idempotent(tries: .min)], codes)
@@ -78,13 +87,9 @@ import Testing
     @Test func theBackoffGrowsUpToItsCapAndEndsBeforeTheDeadline() {
         let backoff = Backoff(base: .milliseconds(10), cap: .milliseconds(40))
         for seed in 0..<200 as Range<UInt64> {
-            var generator = SeededGenerator(seed: seed)
             var call = call(.idempotent(tries: .max, backoff: backoff))
             for longest in [10, 20, 40, 40, 40] as [Int64] {
-                let error = ClientError(.connectionLost, .unknown, "lost")
-                guard let next = call.next(after: error, failed, at: now, using: &generator),
-                    let until = next.delayedUntil
-                else {
+                guard let next = next(call, .connectionLost, seed: seed), let until = next.delayedUntil else {
                     Issue.record("not retried")
                     return
                 }
@@ -93,7 +98,7 @@ import Testing
             }
             let deadline = now.advanced(by: .milliseconds(5))
             let hurried = self.call(.idempotent(backoff: backoff), deadline: deadline)
-            let next = hurried.next(after: ClientError(.unavailable, .notSent, ""), failed, at: now, using: &generator)
+            let next = next(hurried, .unavailable, .notSent, seed: seed)
             if let until = next?.delayedUntil { #expect(until < deadline) }
         }
     }

@@ -1,30 +1,5 @@
 import TrunklineCore
 
-/// What the calls of a cluster share for their retries.
-struct ClusterRetries: Sendable {
-    /// Pays for the retries of requests that were written; `nil` if they are not limited.
-    private var account: RetryAccount?
-    private var generator: SeededGenerator
-
-    init(_ budget: RetryBudget?, seed: UInt64) {
-        account = budget.map { RetryAccount($0) }
-        generator = SeededGenerator(seed: seed)
-    }
-
-    /// Withdraws one retry of a request that was written. Returns whether it is allowed.
-    ///
-    /// - Parameter requests: The number of calls so far for which a server was chosen. Their further tries do not
-    ///   count: a retry would earn the next one.
-    mutating func withdraw(at now: Instant, requests: Int) -> Bool {
-        account?.withdraw(at: now, requests: requests) ?? true
-    }
-
-    /// Draws the wait before a try.
-    mutating func wait(_ backoff: Backoff, round: Int) -> Duration {
-        .nanoseconds(Int64.random(in: backoff.waits(round: round), using: &generator))
-    }
-}
-
 /// A call of a cluster, from one try to the next.
 struct ClusterCall: Sendable {
     let begun: Instant
@@ -100,6 +75,21 @@ struct ClusterCall: Sendable {
         guard let latest = error.timeline else { return }
         timeline = latest.joined(to: timeline, since: begun, rested: rested, isServerEjected: member.isEjected)
         rested = nil
+    }
+
+    /// What matters of a failed try for the next one.
+    func failed(_ error: ClientError) -> FailedTry {
+        let need: FailedTry.Need =
+            if error.fate == .notSent, error.mayBeSentElsewhere {
+                // Whatever the policy: it is about requests that a server may have received.
+                .server
+            } else if Task.isCancelled || !error.mayBeRetried {
+                // Its caller may wait no longer: then there is no retry, and nothing to pay for one.
+                .nothing
+            } else {
+                .link
+            }
+        return FailedTry(need, wasWritten: true, policy, number: tryNumber, latestEnd: latestEnd)
     }
 
     /// Returns the error of the latest try as the caller must see it.
