@@ -38,6 +38,12 @@ let package = Package(
         .library(name: "TrunklineGateway", targets: ["TrunklineGateway"]),
         .executable(name: "trunkline-probe", targets: ["trunkline-probe"]),
     ],
+    traits: [
+        .trait(
+            name: "Portable",
+            description: "Suspends tasks by the standard library alone, for compilers that are not tested with this version"
+        )
+    ],
     targets: [
         // System calls that Swift's Glibc module does not export, and the function table of OpenSSL. Headers only.
         .target(name: "CTrunkline"),

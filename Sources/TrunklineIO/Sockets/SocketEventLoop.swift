@@ -16,7 +16,7 @@ package final class SocketEventLoop: EventLoop {
     private let resolver: Resolver
     package let pathMonitor: any PathMonitor
     private let taskFace = TaskFace()
-    #if os(Linux)
+    #if os(Linux) && !Portable
         private let resumedTasks: ResumedTasks
     #endif
     /// What only the loop's thread uses.
@@ -42,7 +42,7 @@ package final class SocketEventLoop: EventLoop {
         let poller = try? mechanism.makePoller()
         posted = Lock(Posted(wakeDescriptor: poller?.wakeDescriptor ?? -1))
         unsafe state = State(poller: poller ?? SleepingPoller(), canWatch: poller != nil)
-        #if os(Linux)
+        #if os(Linux) && !Portable
             resumedTasks = ResumedTasks(taskFace)
         #endif
         unsafe taskFace.loop = self
@@ -284,7 +284,7 @@ package final class SocketEventLoop: EventLoop {
     // MARK: Tasks that this loop resumes
 
     private func collectResumedTasks(_ isOn: Bool) {
-        #if os(Linux)
+        #if os(Linux) && !Portable
             ParkedTaskHead.collectOnThisThread(isOn ? resumedTasks : nil)
         #endif
     }
@@ -293,7 +293,7 @@ package final class SocketEventLoop: EventLoop {
     /// waits.
     @inline(__always)
     private func endBatch() {
-        #if os(Linux)
+        #if os(Linux) && !Portable
             resumedTasks.endBatch()
         #endif
     }
@@ -301,7 +301,7 @@ package final class SocketEventLoop: EventLoop {
     /// Ends a turn of the tasks. Returns the most nanoseconds that the loop may sleep; negative for no limit.
     @inline(__always)
     private func endTurnOfTasks() -> Int64 {
-        #if os(Linux)
+        #if os(Linux) && !Portable
             resumedTasks.endTurn(at: turnTime)
             return resumedTasks.mayHaveWaiting ? resumedTasks.patience : -1
         #else

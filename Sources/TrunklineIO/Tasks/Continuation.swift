@@ -1,16 +1,18 @@
-#if os(Linux)
+#if os(Linux) && !Portable
     public import CTrunkline
+#elseif os(Linux)
+    import CTrunkline
 #endif
 
 /// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
 /// table that held it.
 ///
-/// On Linux the task is parked (`ParkedTask`). Elsewhere this is an unsafe continuation. A checked one costs an
+/// On Linux the task is parked (`ParkedTask`), unless the trait `Portable` is set. Otherwise this is an unsafe continuation. A checked one costs an
 /// allocation per request, to find a mistake that the tables do not allow.
 @safe
 @usableFromInline
 package struct Continuation<Value: Sendable>: Sendable {
-    #if os(Linux)
+    #if os(Linux) && !Portable
         @usableFromInline let task: ParkedTask<Value>
 
         @inlinable
@@ -22,7 +24,7 @@ package struct Continuation<Value: Sendable>: Sendable {
     /// Resumes the caller on its own executor. Never call this with a lock held.
     @inlinable
     package func resume(returning value: consuming Value) {
-        #if os(Linux)
+        #if os(Linux) && !Portable
             task.resume(returning: value)
         #else
             unsafe task.resume(returning: value)
@@ -40,7 +42,7 @@ extension Continuation<Void> {
 package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     _ body: (Continuation<Value>) -> Void
 ) async -> Value {
-    #if os(Linux)
+    #if os(Linux) && !Portable
         let task = ParkedTask<Value>()
         body(Continuation(task: task))
         let value = await task.wait()
@@ -67,7 +69,7 @@ package protocol CancellationReceiver: AnyObject, Sendable {
 @safe
 @usableFromInline
 package struct Cancellation {
-    #if os(Linux)
+    #if os(Linux) && !Portable
         @usableFromInline let handler: UnsafeMutablePointer<trunkline_cancellation>
 
         @inlinable
@@ -100,7 +102,7 @@ package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     _ numbers: ClosedRange<UInt64>,
     _ body: (Continuation<Value>, Cancellation) -> Void
 ) async -> Value {
-    #if os(Linux)
+    #if os(Linux) && !Portable
         let size = unsafe MemoryLayout<trunkline_cancellation>.size
         let task = ParkedTask<Value>(reserving: size)
         let handler = unsafe trunkline_add_cancellation_handler(
@@ -133,7 +135,7 @@ var isThreadSanitizerOn: Bool {
     #endif
 }
 
-#if os(Linux)
+#if os(Linux) && !Portable
     /// Called by the handler that `withContinuation` adds to its task.
     @c
     func trunkline_cancel_waits(_ receiver: UnsafeRawPointer, _ first: UInt64, _ count: UInt32) {

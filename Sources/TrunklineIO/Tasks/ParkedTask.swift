@@ -1,4 +1,4 @@
-#if os(Linux)
+#if os(Linux) && !Portable
     public import CTrunkline
     public import Synchronization
 

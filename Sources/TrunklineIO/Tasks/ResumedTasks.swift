@@ -1,4 +1,4 @@
-#if os(Linux)
+#if os(Linux) && !Portable
     import CTrunkline
 
     /// The tasks that an event loop has resumed and that continue on the default executor, the pool of Swift's threads.

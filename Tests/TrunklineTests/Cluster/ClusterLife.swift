@@ -216,12 +216,18 @@ struct ClusterLife {
 
     /// When all servers serve and the slow starts are over, each server must have about its share of the requests.
     private func share(_ cluster: Cluster) async throws {
-        let began = world.now
-        while await cluster.metrics.servers.contains(where: { $0.state != .serving }) {
-            if world.now - began > plan.recoveryBound { return world.violated("a server does not serve again") }
+        var calmSince = world.now
+        // A server may still be ejected meanwhile, because of what was measured during the faults. Its slow start is then
+        // later.
+        repeat {
+            let began = world.now
+            while await cluster.metrics.servers.contains(where: { $0.state != .serving }) {
+                if world.now - began > plan.recoveryBound { return world.violated("a server does not serve again") }
+                try await world.pass(.seconds(1))
+                calmSince = world.now
+            }
             try await world.pass(.seconds(1))
-        }
-        try await world.pass(.seconds(12))
+        } while world.now - calmSince < .seconds(12)
         world.beginCountingReceived()
         for round in 0..<30 {
             await withTaskGroup(of: Void.self) { group in
