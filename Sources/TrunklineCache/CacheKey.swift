@@ -12,7 +12,7 @@ public struct CacheKey: Sendable, Hashable {
         case name(String)
     }
 
-    /// The content with its hash, which is computed once, so that no lock is held while a large request is hashed.
+    /// Hashed once, so that no lock is held while a large request is hashed.
     private struct Digested: Sendable, Hashable {
         var content: Content
         let digest: Int
@@ -38,7 +38,6 @@ public struct CacheKey: Sendable, Hashable {
     /// - Parameter request: The request.
     public init(_ request: Request) { self.init(.request(request.frame)) }
 
-    /// The size of the key in bytes.
     var size: Int {
         switch digested.content {
         case .request(let frame): frame.contentSize
@@ -46,7 +45,6 @@ public struct CacheKey: Sendable, Hashable {
         }
     }
 
-    /// The same key, copied to separate memory, for storing.
     var compacted: CacheKey {
         guard case .request(let frame) = digested.content else { return self }
         var key = self

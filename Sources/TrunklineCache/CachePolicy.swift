@@ -9,7 +9,6 @@
 /// Errors, error responses, malformed responses and responses that the codec forbids (``CachingCodec/mayCache(_:)``)
 /// are not cached. The age of a response counts from its receipt. <doc:Caching> compares the policies.
 public struct CachePolicy: Sendable, Hashable {
-    /// The permitted age of a response.
     enum Age: Sendable, Hashable {
         case none, any
         case below(Duration)
@@ -28,11 +27,9 @@ public struct CachePolicy: Sendable, Hashable {
     var fresh: Age
     /// The age up to which a response is returned if the server cannot be reached.
     var stale = Age.none
-    /// Whether a request may be sent.
     var asks = true
     /// Whether the call may return a response that the server may have given before this call.
     var joins = true
-    /// A custom key; `nil` for that of the request.
     var key: CacheKey?
 
     /// Returns a cached response that is younger than `age`; otherwise sends the request.

@@ -14,20 +14,17 @@ public import TrunklineCore
 public final class CachingSender: Sendable {
     private struct State {
         var store: ResponseStore
-        /// The requests whose response will be cached and that other calls may join, by key and in the order in which
-        /// they began. There are several for a key if their call options differ. A request that was overtaken by a
-        /// newer one, or began before its response was removed, is not in here.
+        /// Requests that other calls may join, in the order in which they began; several for a key if their call
+        /// options differ. Not those that were overtaken or began before their response was removed.
         var loading: [CacheKey: [SharedRequest]] = [:]
         var metrics = Metrics()
 
-        /// Replaces the requests for `key`.
         mutating func keep(_ requests: [SharedRequest], for key: CacheKey) {
             loading[key] = requests.isEmpty ? nil : requests
             if loading.isEmpty, loading.capacity > 1024 { loading = [:] }
         }
     }
 
-    /// What a call does.
     private enum Step {
         case finish(Outcome)
         case join(SharedRequest, SharedRequest.Call)
@@ -36,9 +33,8 @@ public final class CachingSender: Sendable {
 
     /// The sender of the requests.
     public let sender: any RequestSender
-    /// Protected by a lock, so that a cache hit needs no other thread and `removeCachedResponses` takes effect as soon as
-    /// it returns. No caller is resumed, and large responses and requests are neither read nor freed, while it is held:
-    /// what is removed is returned.
+    /// Protected by a lock, so that a cache hit needs no other thread and `removeCachedResponses` takes effect at once.
+    /// While it is held, no caller is resumed, and large responses and requests are neither read nor freed.
     private let state: Lock<State>
     private let codec: ProtocolCodec?
     private let loop: any EventLoop
@@ -61,7 +57,6 @@ public final class CachingSender: Sendable {
         self.init(sender, options, speaking: codec, on: EventLoops.shared)
     }
 
-    /// Creates a caching sender whose time is measured by an event loop of `loops`, unless that of the sender is known.
     package init(
         _ sender: some RequestSender,
         _ options: Options,
@@ -77,8 +72,6 @@ public final class CachingSender: Sendable {
         let store = ResponseStore(maximumCount: options.maximumCount, maximumBytes: options.maximumBytes)
         state = Lock(State(store: store))
     }
-
-    // MARK: Requests
 
     /// Returns a cached response to a request, or sends the request, depending on a cache policy.
     ///
@@ -151,8 +144,6 @@ public final class CachingSender: Sendable {
         }
     }
 
-    // MARK: Removing responses
-
     /// Removes all cached responses and frees their memory.
     ///
     /// After this method has returned, no later call gets a response to a request that was sent before. If such a
@@ -169,12 +160,9 @@ public final class CachingSender: Sendable {
         _ = state.withLock { state in (state.store.remove(key), state.loading.removeValue(forKey: key)) }
     }
 
-    /// Removes `response`, which its caller could not decode.
     private func remove(_ response: Frame, for key: CacheKey) {
         _ = state.withLock { $0.store.remove(key) { $0 == response } }
     }
-
-    // MARK: Metrics
 
     /// The metrics at present.
     public var metrics: Metrics {
@@ -184,8 +172,6 @@ public final class CachingSender: Sendable {
             return metrics
         }
     }
-
-    // MARK: A call
 
     private func outcome(
         of request: Request,
@@ -213,7 +199,6 @@ public final class CachingSender: Sendable {
         return .success(Response(response))
     }
 
-    /// Finds out what a call does.
     private func step(
         _ key: CacheKey,
         _ policy: CachePolicy,
@@ -242,7 +227,6 @@ public final class CachingSender: Sendable {
         }
     }
 
-    /// Returns a response that may be returned because the server cannot be reached.
     private func staleResponse(for key: CacheKey, _ age: CachePolicy.Age) -> Frame? {
         let now = loop.now
         return state.withLock { state in
@@ -252,9 +236,6 @@ public final class CachingSender: Sendable {
         }
     }
 
-    // MARK: A request
-
-    /// Sends the request of several calls, whose options are those of the first one, and caches the response.
     private func perform(_ shared: SharedRequest, _ request: Request, _ options: CallOptions) async -> Outcome {
         var options = options
         options.movableDeadline = shared.deadline
@@ -268,8 +249,7 @@ public final class CachingSender: Sendable {
         }
     }
 
-    /// Ends a request and caches its response, unless it was overtaken. Returns the outcome for its calls, which share the
-    /// memory of the response with the cache.
+    /// The outcome shares the memory of the response with the cache.
     private func end(_ shared: SharedRequest, _ response: Frame) -> Outcome {
         guard codec?.mayCache(response) ?? true else {
             end(shared)
@@ -286,7 +266,6 @@ public final class CachingSender: Sendable {
         return .success(Response(response))
     }
 
-    /// Ends a request whose response is not cached.
     private func end(_ shared: SharedRequest) {
         state.withLock { state in
             guard let loading = state.loading[shared.key] else { return }

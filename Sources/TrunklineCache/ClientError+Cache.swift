@@ -1,7 +1,6 @@
 import TrunklineCore
 
 extension ClientError {
-    /// Whether the error means that the server cannot be reached.
     var isUnreachability: Bool {
         switch code {
         case .unavailable, .timedOut, .connectionLost, .tlsFailed: true
@@ -17,7 +16,7 @@ extension ClientError {
 }
 
 extension CallOptions {
-    /// The options without what concerns only the caller: calls whose other options are equal may share a request.
+    /// Calls whose other options are equal may share a request.
     var withoutCaller: CallOptions {
         var options = self
         (options.timeout, options.recorder, options.movableDeadline) = (.default, nil, nil)

@@ -1,22 +1,17 @@
 import TrunklineCore
 
-/// Responses by key, limited by count and by bytes. The least recently used response is removed first.
-///
-/// The slots form a list in the order of their use, so that using, adding and removing a response take constant time.
-/// Removed responses are returned, so that a caller that holds a lock can free them after it.
+/// Responses by key. The least recently used is removed first, in constant time: slots form a list in the order of use.
+/// Returns what it removes, so that a caller that holds a lock can free it after it.
 struct ResponseStore: Sendable {
     struct Slot {
         let key: CacheKey
         let response: Frame
         let receivedAt: Instant
         let cost: Int
-        /// The next slot that was used later.
         fileprivate var newer: Int?
-        /// The next slot that was used earlier.
         fileprivate var older: Int?
     }
 
-    /// The approximate cost of storing a response: a slot, its place in the index, and the headers of two arrays.
     static let overhead = 512
 
     private let maximumCount: Int
@@ -26,7 +21,6 @@ struct ResponseStore: Sendable {
     private var indices: [CacheKey: Int] = [:]
     private var newest: Int?
     private var oldest: Int?
-    /// The size of all responses in bytes.
     private(set) var byteCount = 0
 
     init(maximumCount: Int, maximumBytes: Int) {
@@ -34,10 +28,8 @@ struct ResponseStore: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// The number of responses.
     var count: Int { indices.count }
 
-    /// Returns the response for `key` if its age at `now` is permitted, and marks it as most recently used.
     mutating func response(for key: CacheKey, _ age: CachePolicy.Age, at now: Instant) -> Frame? {
         guard let index = indices[key], let slot = slots[index], age.admits(now.since(slot.receivedAt)) else {
             return nil
@@ -49,8 +41,7 @@ struct ResponseStore: Sendable {
         return slot.response
     }
 
-    /// Stores `response` in place of the one for `key`, which is removed even if there is no room for the new one.
-    /// Returns the removed responses.
+    /// The response for `key` is removed even if there is no room for the new one.
     @discardableResult
     mutating func insert(_ response: Frame, for key: CacheKey, at now: Instant) -> [Slot] {
         var dropped = remove(key).map { [$0] } ?? []
@@ -69,14 +60,12 @@ struct ResponseStore: Sendable {
         return dropped
     }
 
-    /// Removes the response for `key`, if there is one for which `isMeant` returns true, and returns it.
     @discardableResult
     mutating func remove(_ key: CacheKey, where isMeant: (Frame) -> Bool = { _ in true }) -> Slot? {
         guard let index = indices[key], let slot = slots[index], isMeant(slot.response) else { return nil }
         return drop(index)
     }
 
-    /// Removes everything, including the memory of the bookkeeping. Returns the store as it was.
     @discardableResult
     mutating func removeAll() -> ResponseStore {
         exchange(&self, with: ResponseStore(maximumCount: maximumCount, maximumBytes: maximumBytes))
@@ -92,7 +81,6 @@ struct ResponseStore: Sendable {
         return slot
     }
 
-    /// Inserts a slot at the front of the list.
     private mutating func link(_ index: Int) {
         slots[index]?.newer = nil
         slots[index]?.older = newest

@@ -2,24 +2,21 @@ import TrunklineCore
 
 /// One request on behalf of several calls. It goes on until it has ended, or until the last call has left it.
 final class SharedRequest: Sendable {
-    /// A call that waits for the request.
     struct Call: Sendable {
         fileprivate let number: Int
         fileprivate let deadline: Instant
-        /// Rings when the request has ended.
         fileprivate let alarm: Alarm
     }
 
     private struct State {
-        /// The calls that wait, by their numbers.
         var calls: [Int: Call] = [:]
         var lastNumber = 0
-        /// Whether the sender has the request, so that the server may have received it.
+        /// The sender has the request, so the server may have received it.
         var isSending = false
-        /// Whether it takes no more calls: it has ended, or it is cancelled because the last call has left it.
+        /// The request has ended, or it is cancelled because the last call has left it.
         var isOver = false
         var outcome: Outcome?
-        /// Performs the request. Set before its first call waits, and so before any call can be the last one.
+        /// Set before the first call waits, and so before any call can be the last one.
         var task: Task<Outcome, Never>?
     }
 
@@ -31,9 +28,8 @@ final class SharedRequest: Sendable {
     }
 
     let key: CacheKey
-    /// The options with which calls may join.
     let options: CallOptions
-    /// The deadline of the call that waits longest.
+    /// Of the call that waits longest.
     let deadline = MovableDeadline(.distantPast)
     private let state = Lock(State())
     private let loop: any EventLoop
@@ -42,7 +38,6 @@ final class SharedRequest: Sendable {
         (self.key, self.options, self.loop) = (key, options, loop)
     }
 
-    /// Creates a request with its first call.
     static func create(
         _ key: CacheKey,
         _ options: CallOptions,
@@ -61,9 +56,7 @@ final class SharedRequest: Sendable {
         return call
     }
 
-    /// Adds a call. Returns `nil` if it may not join.
-    ///
-    /// - Parameter mayHaveBegun: Whether the call may join if the server may have received the request before.
+    /// `nil` if the call may not join; `mayHaveBegun` allows a request that the server may have received.
     func join(until deadline: Instant, mayHaveBegun: Bool) -> Call? {
         state.withLock { state in
             if state.isOver || state.isSending && !mayHaveBegun { return nil }
@@ -71,12 +64,10 @@ final class SharedRequest: Sendable {
         }
     }
 
-    // MARK: The request
-
-    /// Begins the request. Its first call does this before it waits.
+    /// The first call does this before it waits.
     func begin(on executor: (any TaskExecutor)?, _ perform: @escaping @Sendable () async -> Outcome) {
-        // A task of its own, because it goes on when the first call leaves. It ends with the request: each call waits
-        // for it in `outcome(of:)`, and the last one to leave cancels it and waits for its end.
+        // Unstructured, because it goes on when the first call leaves. Each call waits for it in `outcome(of:)`, and
+        // the last one to leave cancels it and waits for its end.
         let task = Task(executorPreference: executor) {
             let outcome = await perform()
             self.end(outcome)
@@ -85,7 +76,6 @@ final class SharedRequest: Sendable {
         state.withLock { $0.task = task }
     }
 
-    /// Notes that the sender gets the request now. Returns false if no call waits for it any more.
     func beginSending() -> Bool {
         state.withLock { state in
             state.isSending = true
@@ -101,10 +91,6 @@ final class SharedRequest: Sendable {
         for (_, call) in calls.sorted(by: { $0.key < $1.key }) { call.alarm.ring() }
     }
 
-    // MARK: Its calls
-
-    /// Waits for the outcome of a call: that of the request, unless the call is cancelled or its deadline passes while
-    /// others wait.
     func outcome(of call: Call) async -> Outcome {
         let isEnded = await call.alarm.wait(until: call.deadline)
         let hasExpired = !isEnded && !Task.isCancelled
@@ -124,7 +110,6 @@ final class SharedRequest: Sendable {
         }
     }
 
-    /// Removes a call that waits no longer.
     private func leave(_ call: Call) -> Departure {
         state.withLock { state in
             if let outcome = state.outcome { return .ended(outcome) }

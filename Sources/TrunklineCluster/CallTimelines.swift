@@ -4,24 +4,21 @@ import TrunklineCore
 final class CallTimelines: TimelineReceiver {
     private let begun: Instant
     private let recorder: TimelineRecorder
-    /// The tries that have failed, and the server of the present one.
     private let state = Lock(State())
 
     private struct State {
         var failed: Timeline?
         var member: ClusterMember?
-        /// When the back-off before the present try ended; `nil` if there was none.
         var rested: Instant?
     }
 
     init(_ recorder: TimelineRecorder, since begun: Instant) { (self.recorder, self.begun) = (recorder, begun) }
 
-    /// A try begins.
     func begin(on member: ClusterMember, rested: Instant?) {
         state.withLock { ($0.member, $0.rested) = (member, rested) }
     }
 
-    /// A try has ended. If it failed before anything of the reply arrived, another one may follow.
+    /// If the try failed before anything of the reply arrived, another one may follow.
     func add(_ timeline: Timeline) {
         let isOver = timeline.failure == nil || timeline.tries.last?.firstPart != nil
         let joined = state.withLock { state in
@@ -38,7 +35,6 @@ final class CallTimelines: TimelineReceiver {
         if isOver { recorder.add(joined) }
     }
 
-    /// The call has failed.
     func end(_ timeline: Timeline?) {
         let failed = state.withLock { exchange(&$0.failed, with: nil) }
         if let timeline = timeline ?? failed { recorder.add(timeline) }

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// Many requests at once.
 extension Cluster {
     /// Sends several requests together, spread over the servers, and returns their results in the same order.
     ///
@@ -27,10 +26,8 @@ extension Cluster {
         }
     }
 
-    /// The number of requests of a batch that are worth a server of their own.
     private static let smallestGroup = 16
 
-    /// Sends requests to one server, and those that it did not receive to others.
     private nonisolated func sendGroup(
         _ requests: ArraySlice<Request>,
         _ timeout: Timeout,
@@ -39,9 +36,8 @@ extension Cluster {
         var results = [Result<Response, ClientError>](repeating: .failure(.cancelledUnsent), count: requests.count)
         // The requests that may be sent again although they were written do not wait for the others.
         await withTaskGroup(of: (Int, Result<Response, ClientError>).self) { group in
-            /// The requests that no server has received.
             var unsent = Array(requests.indices)
-            /// Those of them that a server did not take.
+            /// The unsent ones that a server did not take.
             var returned: Set<Int> = []
             do throws(ClientError) {
                 var call = try batchCall(timeout, options)
@@ -99,19 +95,16 @@ extension Cluster {
         return results
     }
 
-    /// Begins the call of a batch, whose requests are counted one by one.
     private nonisolated func batchCall(
         _ timeout: Timeout,
         _ options: CallOptions
     ) throws(ClientError) -> ClusterCall {
         var call = try uncountedCall(timeout, options, at: loop.now)
-        // The recorder receives the timeline of each try.
         call.tryOptions = options.recorder.map { CallOptions(recorder: $0) } ?? CallOptions()
         call.isPart = true
         return call
     }
 
-    /// Sends a request again after a wait.
     private nonisolated func sendAgain(
         _ request: Request,
         _ call: ClusterCall,
@@ -149,7 +142,6 @@ extension Cluster {
     ) async -> [Result<Void, ClientError>] {
         let requests = Array(requests)
         var results = [Result<Void, ClientError>](repeating: .failure(.cancelledUnsent), count: requests.count)
-        /// The messages that no server has taken, and whether one was to take them.
         var (unsent, isAgain) = (Array(requests.indices), false)
         do throws(ClientError) {
             if unsent.isEmpty { return results }
@@ -190,7 +182,6 @@ extension Cluster {
         return results
     }
 
-    /// What several messages that a server was given together tell about it: the worst that has become of one of them.
     private nonisolated func end(ofMessages results: [Result<Void, ClientError>]) -> ClusterMember.End {
         var ends: [ClusterMember.End] = []
         for result in results {

@@ -2,14 +2,10 @@ import TrunklineCore
 
 /// Servers that fail: when they are left out, probed and used again. The rules are those of `OutlierRules`.
 extension Cluster {
-    /// How the requests may use a server that is ready.
     enum Use: Equatable {
         case serves
-        /// One request may try it.
         case isProbed
-        /// It is ejected.
         case rests
-        /// It is used, because most servers are bad, and one request decides whether it returns.
         case servesAndIsProbed
     }
 
@@ -25,7 +21,6 @@ extension Cluster {
         change { $0.noteFailuresInARow(member, count: count, at: $1, using: &$2) }
     }
 
-    /// - Parameter succeeded: Whether the probe succeeded; `nil` if it ended without an outcome.
     func probeEnded(_ member: UInt64, _ succeeded: Bool?) {
         change { outliers, now, generator in
             // Told only now: a fact of its own could arrive after that of the end, if another thread tells that.
@@ -46,14 +41,12 @@ extension Cluster {
 
     private func isLocal(_ found: ClusterEndpoint) -> Bool { options.zone == nil || found.zone == options.zone }
 
-    /// Whether a server counts for the share of its zone: it is ready, and neither ejected nor due to be.
     func carriesLoad(_ server: ClusterServers.Server) -> Bool {
         let id = server.member.id
-        // During a panic every ready server is used.
         return server.isReady && (outliers.isPanicking || outliers.isGood(id) ?? true)
     }
 
-    /// Takes the latest failure of a link to a server, which may only mean that this host has no route to it.
+    /// The failure may only mean that this host has no route to the server.
     func memberFailed(_ member: UInt64, _ report: DisconnectReport) {
         guard report.cause != .closedLocally else { return }
         change { outliers, _, _ in outliers.setRoute(member, exists: !report.isWithoutRoute) }
@@ -65,7 +58,7 @@ extension Cluster {
         change { outliers, _, _ in outliers.setReady(member, isReady) }
     }
 
-    /// Ends the ejections whose time is over, and judges the interval, if it is over. Returns when to call this again.
+    /// Ends the ejections whose time is over and, with `facts`, judges an interval. Returns when to call this again.
     func judge(_ facts: [OutlierRules.Facts]?) -> Instant {
         change { outliers, now, generator in
             outliers.time(at: now) + (facts.map { outliers.closeInterval($0, at: now, using: &generator) } ?? [])
@@ -128,7 +121,6 @@ extension OutlierRules.Settings {
 }
 
 extension OutlierRules.Reason {
-    /// Whether the server was ejected because of error responses; `nil` if it was not used since an earlier ejection.
     fileprivate var isAboutErrors: Bool? {
         switch self {
         case .errorRate, .successRate: true
@@ -139,7 +131,7 @@ extension OutlierRules.Reason {
 }
 
 extension DisconnectReport {
-    /// Whether this host had no route to the address. If its network is not monitored, the system's error says that.
+    /// If the network is not monitored, only the system's error says that.
     var isWithoutRoute: Bool {
         switch pathAfter {
         case .noRoute: true

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// Requests that go to a certain server, or to two.
 extension Cluster {
     /// Sends a request to the server of a key. See ``RoutingKey``.
     ///
@@ -99,12 +98,9 @@ extension Cluster {
 struct Hedging: Sendable {
     private var account: RetryAccount
     private var latencies = RecentLatencies()
-    /// The number of hedged requests.
     private(set) var requests = 0
-    /// The number of second copies.
     private(set) var copies = 0
 
-    /// - Parameter share: The largest share of requests with a second copy.
     init(share: Double) {
         var budget = RetryBudget()
         (budget.share, budget.perSecond, budget.maximumSaved) = (min(max(0, share), 1), 0, 100)
@@ -112,7 +108,6 @@ struct Hedging: Sendable {
         account = RetryAccount(budget)
     }
 
-    /// Counts a request. Returns when its second copy is due; `nil` for never.
     mutating func begin(_ hedge: Hedge, at now: Instant) -> Duration? {
         requests += 1
         switch hedge.delay {
@@ -121,20 +116,18 @@ struct Hedging: Sendable {
         }
     }
 
-    /// Returns whether the budget allows a second copy.
     mutating func mayCopy(at now: Instant) -> Bool {
         guard account.withdraw(at: now, requests: requests) else { return false }
         copies += 1
         return true
     }
 
-    /// A second copy was not sent, for example because there was no second server. It costs nothing.
+    /// The second copy was not sent, for example because there was no second server.
     mutating func uncount() {
         copies -= 1
         account.deposit()
     }
 
-    /// Records how long the first copy took, at least.
     mutating func record(_ latency: Duration, at now: Instant) { latencies.record(latency, at: now) }
 }
 
@@ -142,23 +135,19 @@ struct Hedging: Sendable {
 final class HedgedCopies: Sendable {
     private struct State {
         var (first, second): (UInt64?, UInt64?)
-        /// When the first copy was given to a server for the first time.
         var begun: Instant?
     }
 
     private let state = Lock(State())
-    /// Rung when the first copy has a server.
     private let whenBegun: Alarm
 
     init(on loop: any EventLoop) { whenBegun = Alarm(on: loop) }
 
-    /// The server of the latest try of a copy; `nil` if it has not had one, or if it is the second and has ended.
     func server(ofSecond isSecond: Bool) -> UInt64? { state.withLock { isSecond ? $0.second : $0.first } }
 
-    /// When the first copy was given to a server; `nil` if it was not.
     var begun: Instant? { state.withLock(\.begun) }
 
-    /// A copy is given to a server. Returns false if it must not be: the other copy has that server.
+    /// Returns false if the other copy has that server.
     func begin(on server: UInt64, ofSecond isSecond: Bool, at now: Instant) -> Bool {
         let (isPossible, isBegin) = state.withLock { state in
             if server == (isSecond ? state.first : state.second) { return (false, false) }
@@ -175,10 +164,8 @@ final class HedgedCopies: Sendable {
         return isPossible
     }
 
-    /// The second copy has ended.
     func endSecond() { state.withLock { $0.second = nil } }
 
-    /// Waits until the first copy has a server. Returns when that was; `nil` if the task is cancelled before.
     func waitForBegin() async -> Instant? {
         while !Task.isCancelled {
             if let begun { return begun }
@@ -217,7 +204,6 @@ private struct HedgedCall: Sendable {
                 return .copyIsDue
             }
             var (inFlight, failure) = (1, ClientError?.none)
-            /// The time until the second copy is tried again, if no server takes it.
             var pause = min(max(delay, .milliseconds(10)), Self.longestPause)
             while let event = await group.next() {
                 switch event {
@@ -264,7 +250,6 @@ private struct HedgedCall: Sendable {
         }
     }
 
-    /// Performs the first copy.
     private func first() async -> Outcome {
         var call = call
         call.hedge = (copies, isSecond: false)
@@ -281,7 +266,7 @@ private struct HedgedCall: Sendable {
         return outcome
     }
 
-    /// Performs the second copy, on another server than the first. It waits for nothing.
+    /// On another server than the first. Waits for nothing.
     private func second() async -> Outcome {
         var call = call
         (call.hedge, call.isPlaced) = ((copies, isSecond: true), true)
@@ -306,7 +291,6 @@ private struct HedgedCall: Sendable {
 }
 
 extension ClientError.Fate {
-    /// Whether a caller knows less about the request than with another fate.
     fileprivate func isWorse(than other: ClientError.Fate) -> Bool { rank > other.rank }
 
     private var rank: Int {

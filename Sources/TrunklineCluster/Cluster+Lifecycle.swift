@@ -1,7 +1,6 @@
 import Synchronization
 public import TrunklineCore
 
-/// Connecting and closing.
 extension Cluster {
     /// Looks for servers and connects to them now instead of on first use, and returns when one is ready.
     ///
@@ -79,7 +78,6 @@ extension Cluster {
         }
     }
 
-    /// Closes every client after its requests have ended. Returns when the cluster is closed.
     private func drain() async {
         guard lifecycle == .open else { return await awaitClosed() }
         lifecycle = .draining
@@ -101,7 +99,7 @@ extension Cluster {
         }
     }
 
-    /// Ends the waiting calls and the clients. May be called again while it runs, to end the clients faster.
+    /// May be called again while it runs, to end the clients faster.
     private func end(_ close: ([Client]) async -> Void) async {
         guard lifecycle < .closed else { return }
         lifecycle = .closing
@@ -122,7 +120,6 @@ extension Cluster {
         }
     }
 
-    /// Closes clients after their requests have ended, and at once at `deadline`.
     private static func close(_ clients: [Client], until deadline: Instant, on loop: any EventLoop) async {
         await withTaskGroup { group in
             for client in clients { group.addTask { await client.close() } }

@@ -1,14 +1,10 @@
 import TrunklineCore
 
-/// What a cluster does at intervals.
 extension Cluster {
-    /// The time between two looks at the metrics of the clients.
     static let interval = Duration.seconds(10)
 
-    /// How long the first server may take to be ready until the cluster tells that none is.
     static let patience = Duration.seconds(5)
 
-    /// Begins to look after the servers.
     func beginMaintenance() {
         // Ends with the cluster, which cancels it. It does not keep the cluster alive while it waits.
         maintenanceTask = Task(executorPreference: loop.taskExecutor) { [weak self, maintenance] in
@@ -16,7 +12,6 @@ extension Cluster {
         }
     }
 
-    /// Does what is due. Returns when to call this again; `nil` when the cluster is closed.
     private func maintain() async -> Instant? {
         var facts: [OutlierRules.Facts]?
         if loop.now >= intervalEnd {
@@ -53,7 +48,6 @@ extension Cluster {
         tableChanged()
     }
 
-    /// What the requests of each server met since the last call.
     private func intervalFacts() async -> [OutlierRules.Facts] {
         var facts: [OutlierRules.Facts] = []
         for server in servers.all {
@@ -86,8 +80,7 @@ extension Cluster {
         return facts
     }
 
-    /// Closes links above the lower bound, and links for large requests, that had no request for long and have no
-    /// subscription.
+    /// Closes links above the lower bound, and links for large requests, without recent requests and subscriptions.
     private func closeIdleLinks() {
         let (now, idleTime) = (loop.now, max(.seconds(1), options.linkIdleTime))
         var closed: [ClusterServers.Link] = []
@@ -120,12 +113,10 @@ extension Cluster {
 
 /// What a client has counted since its creation, as far as it tells something about its server.
 struct LinkCounts: Equatable {
-    /// The responses, also those that say that a request failed.
     var responses = 0
     var failures = 0
-    /// The one-way messages that were written, which tells nothing about the server.
+    /// Written one-way messages tell nothing about the server.
     var written = 0
-    /// The tries that have ended on a link, whatever they were.
     var tries = 0
 
     init() {}

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// The pushes of all servers.
 extension Cluster {
     /// Returns a stream of the selected pushes of all servers, from now on.
     ///
@@ -64,14 +63,12 @@ extension Cluster {
 final class ClusterListeners: PushChannelOwner {
     private struct State {
         var channels: [PushChannel] = []
-        /// By the number of each client within the cluster.
         var clients: [UInt64: (client: Client, source: ClusterSource)] = [:]
-        /// The sources of the clients that were removed last, whose pushes may be in a buffer.
+        /// Of the clients that were removed last, whose pushes may be in a buffer.
         var pastSources: [UInt64: ClusterSource] = [:]
         var lastNumber: UInt64 = 0
         var isClosed = false
 
-        /// The clients, oldest first.
         var all: [Client] { clients.sorted { $0.key < $1.key }.map(\.value.client) }
     }
 
@@ -89,7 +86,6 @@ final class ClusterListeners: PushChannelOwner {
         return PushStream(channel)
     }
 
-    /// Tells every stream that pushes may be missing, because a subscription has moved to another server.
     func noteReconnected() { for channel in state.withLock({ $0.channels }) { channel.noteReconnected() } }
 
     func resumeReading() {
@@ -104,7 +100,6 @@ final class ClusterListeners: PushChannelOwner {
         for client in clients { client.commandQueue.post(.stopListening(channel)) }
     }
 
-    /// Lets all streams listen to a client, too.
     func add(_ client: Client, _ number: UInt64, of source: ClusterSource) {
         let channels = state.withLock { state in
             state.clients[number] = (client, source)
@@ -129,10 +124,8 @@ final class ClusterListeners: PushChannelOwner {
         state.withLock { $0.clients[session.client]?.source ?? $0.pastSources[session.client] }
     }
 
-    /// The client of a session; `nil` if it belongs to no client of the cluster any more.
     func client(of session: SessionID) -> Client? { state.withLock { $0.clients[session.client]?.client } }
 
-    /// Ends all streams.
     func close() {
         let channels = state.withLock { state in
             state.isClosed = true

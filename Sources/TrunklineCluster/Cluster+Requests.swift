@@ -1,10 +1,7 @@
 import Synchronization
 public import TrunklineCore
 
-/// Sending requests, from any thread.
 extension Cluster: RoutingSender {
-    // MARK: One request
-
     /// Sends a request to one of the servers and returns its response.
     ///
     /// Otherwise the method behaves like ``Client/send(_:timeout:options:)-(Request,_,_)``. The retry policy of
@@ -52,13 +49,12 @@ extension Cluster: RoutingSender {
         return try await sendInGeneral(general)
     }
 
-    /// A call that is performed in the general way. A class, so that the async frame of `send` is small: it should fit
-    /// in the first piece of memory of its caller's task.
+    /// A class, so that the async frame of `send` is small: it should fit in the first piece of memory of its caller's
+    /// task.
     private final class GeneralCall: Sendable {
         let request: Request
         let timeout: Timeout
         let options: CallOptions
-        /// The try that has failed, with the time at which it began, or `.distantPast` if that was not measured.
         let failed: (error: ClientError, link: MemberLink, begun: Instant)?
 
         @inline(never)
@@ -87,7 +83,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Sends a request in the general way, perhaps after a try that has failed.
     @inline(never)
     private nonisolated func sendInGeneral(_ general: GeneralCall) async throws(ClientError) -> Response {
         var call: ClusterCall
@@ -118,8 +113,7 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Chooses a link for a call without options. Returns when; `.distantPast` if there is no choice, so that nothing
-    /// has to be measured.
+    /// For a call without options. Returns `.distantPast` if there is no choice, so that nothing has to be measured.
     @inline(never)
     private nonisolated func pickForPlainCall() -> (MemberLink, Instant)? {
         if let link = picker.pickOnly() { return (link, .distantPast) }
@@ -133,10 +127,9 @@ extension Cluster: RoutingSender {
         return picker.pick(PickTable.Wish(now: now)).map { ($0, now) }
     }
 
-    /// Whether new calls wait behind others. Without an adaptive limit, calls wait only while no server is ready.
+    /// Without an adaptive limit, calls wait only while no server is ready.
     private nonisolated var mustQueue: Bool { options.adaptiveLimit != nil && waiting.waitingCount > 0 }
 
-    /// Whether calls with these options may go to a client as they are.
     @inline(__always)
     private nonisolated func isPlain(_ options: CallOptions) -> Bool {
         options.areOmitted && mayBePlain && !isClosing.load(ordering: .relaxed)
@@ -156,9 +149,6 @@ extension Cluster: RoutingSender {
         return try await perform(&call, body)
     }
 
-    /// Performs a call, or what remains of it.
-    ///
-    /// - Parameter judge: Returns what the value tells about its server.
     nonisolated(nonsending) func perform<Value: Sendable>(
         _ call: inout ClusterCall,
         judging judge: (Value) -> ClusterMember.End = { _ in .answered },
@@ -177,12 +167,8 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Performs a call whose reply has several parts. How long it takes depends on the reply and its reader.
-    ///
-    /// - Parameters:
-    ///   - ending: Decides with which error the call fails, if its reader has not.
-    ///   - body: Performs a try, and calls its last argument when the first part has arrived: that proves the server,
-    ///     long before the reply ends. Returns the error with which the reply has ended after it began.
+    /// `body` calls its last argument when the first part has arrived, which proves the server long before the reply
+    /// ends, and returns the error with which the reply ends after that.
     nonisolated(nonsending) func performReply(
         timeout: Timeout,
         options: CallOptions,
@@ -209,7 +195,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Begins a call.
     nonisolated func call(
         _ timeout: Timeout,
         _ options: CallOptions,
@@ -223,7 +208,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Begins a call, without counting it if it fails.
     nonisolated func uncountedCall(
         _ timeout: Timeout,
         _ call: CallOptions,
@@ -237,12 +221,10 @@ extension Cluster: RoutingSender {
 
     package nonisolated var defaultTimeout: Duration? { callOptions.requests.timeout }
 
-    /// The time that a call may take; `nil` for no limit.
     private nonisolated func timeout(_ timeout: Timeout, _ call: CallOptions) -> Duration? {
         timeout.or(call.timeout).duration(orByDefault: defaultTimeout)
     }
 
-    /// A call that has begun, even if the cluster takes no new ones by now.
     private nonisolated func begunCall(
         _ call: CallOptions,
         within timeout: Duration?,
@@ -251,7 +233,6 @@ extension Cluster: RoutingSender {
         let timelines = call.recorder.map { CallTimelines($0, since: now) }
         let policy = call.retry.or(callOptions.requests.retry).or(.ifUnsent)
         let mayBePerformedTwice = if case .idempotent = policy { true } else { false }
-        // The usual ones, unless the caller records timelines or watches the deadline.
         var tryOptions = CallOptions()
         if let timelines { tryOptions.recorder = TimelineRecorder(capacity: 1, forwardingTo: timelines) }
         if let deadline = call.movableDeadline { tryOptions.movableDeadline = deadline }
@@ -269,9 +250,6 @@ extension Cluster: RoutingSender {
         )
     }
 
-    // MARK: Choosing a server
-
-    /// Chooses a link for a call, and waits for one if there is none.
     nonisolated(nonsending) func nextLink(for call: inout ClusterCall) async throws(ClientError) -> MemberLink {
         // A call that was woken and does not wait again wakes the next one: there may be room for several, and a call
         // that was cancelled meanwhile takes none.
@@ -310,8 +288,7 @@ extension Cluster: RoutingSender {
                 throw failed(call, await notReady(ClientError.mayNotWaitMessage))
             }
             if !wish.excluded.isEmpty {
-                // Every server that is ready has failed, or is at work on the other copy: they may be ready again soon,
-                // or others, or the other copy ends.
+                // Every ready server has failed, or is at work on the other copy. That may change soon.
                 call.tried = []
                 if !picker.table.isEmpty { try await rest(&call) }
                 if call.excluded.isEmpty || !picker.table.isEmpty { continue }
@@ -330,7 +307,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Returns the error of a call that no server took.
     private nonisolated func failed(_ call: ClusterCall, _ error: ClientError) -> ClientError {
         let error = call.failed(with: error, at: loop.now)
         call.timelines?.end(error.timeline)
@@ -338,22 +314,17 @@ extension Cluster: RoutingSender {
         return error
     }
 
-    /// Counts and tells a response that its caller could not decode.
     package nonisolated func noteUndecodable(_ error: ClientError) {
         counts.withLock { $0.countUndecodable() }
         voice.responseUndecodable(error)
     }
 
-    /// Counts and tells that calls have failed.
-    ///
-    /// - Parameter wasPlaced: Whether a server was chosen for them before.
     nonisolated func callFailed(_ error: ClientError, wasPlaced: Bool, count: Int = 1) {
         guard count > 0 else { return }
         counts.withLock { $0.failed(error, wasPlaced: wasPlaced, count: count) }
         voice.callFailed(error, wasPlaced: wasPlaced, count: count)
     }
 
-    /// Waits a little before the servers that have not taken the request are tried again.
     private nonisolated(nonsending) func rest(_ call: inout ClusterCall) async throws(ClientError) {
         let backoff = Backoff(base: .milliseconds(10), cap: .seconds(1))
         let wait = retries.withLock { $0.wait(backoff, round: call.rests) }
@@ -361,19 +332,12 @@ extension Cluster: RoutingSender {
         await loop.sleep(until: min(loop.now.advanced(by: wait), call.deadline ?? .distantFuture))
     }
 
-    // MARK: Failures
-
-    /// What follows a try that failed.
     enum Next {
-        /// Another server, at once.
         case elsewhere
-        /// Another server, at this time.
         case later(Instant)
-        /// Nothing: the call fails.
         case failure(ClientError)
     }
 
-    /// Ends a try that failed, and waits until the next one. Throws the error of the call if there is none.
     private nonisolated(nonsending) func prepare(
         _ call: inout ClusterCall,
         after error: ClientError,
@@ -393,7 +357,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Ends a try that failed. Returns what follows.
     nonisolated func next(
         _ call: inout ClusterCall,
         after error: ClientError,
@@ -437,9 +400,6 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// Ends a request on its link.
-    ///
-    /// - Parameter isMeasured: Whether the time that it took tells something about the server.
     nonisolated func end(
         _ end: ClusterMember.End,
         on link: MemberLink,
@@ -450,7 +410,7 @@ extension Cluster: RoutingSender {
         if options.adaptiveLimit != nil { waiting.requestEnded() }
     }
 
-    /// What a failed try of a call tells about its server. Counts an error response that is a failure.
+    /// Also counts an error response that is a failure.
     private nonisolated func judge(
         _ error: ClientError,
         _ call: ClusterCall,
@@ -461,7 +421,6 @@ extension Cluster: RoutingSender {
         return end == .rejected && call.key != nil ? .rejectedByKey : end
     }
 
-    /// What a failed try tells about its server.
     nonisolated func end(of error: ClientError) -> ClusterMember.End {
         switch error.code {
         case .rejected, .interrupted:
@@ -480,17 +439,14 @@ extension Cluster: RoutingSender {
         }
     }
 
-    /// The deadline of a call passed while no server could take it.
     private nonisolated func timedOutWaiting() async -> ClientError {
         await notReady("deadline exceeded", .timedOut)
     }
 
-    /// The task of the call was cancelled while no server could take it.
     private nonisolated func cancelledWaiting(_ call: ClusterCall) async -> ClientError {
         call.movableDeadline?.isExpired == true ? await timedOutWaiting() : .cancelledUnsent
     }
 
-    /// The error of a call that no server takes, with the last causes of some servers.
     func notReady(_ message: String, _ code: ClientError.Code = .unavailable) -> ClientError {
         let trouble = trouble ?? ClusterTrouble(of: servers)
         self.trouble = trouble
@@ -511,7 +467,6 @@ extension ClientError {
 }
 
 extension MemberLink {
-    /// Ends a request that was answered.
     @inline(__always)
     fileprivate func end(from begun: Instant, on cluster: Cluster) {
         guard begun > .distantPast else { return member.forgetFailures() }

@@ -2,13 +2,8 @@ import Synchronization
 import TrunklineCore
 import TrunklineLogging
 
-/// The servers of a cluster: which it uses, and with how many links.
 extension Cluster {
-    // MARK: Lists
-
-    /// Uses a complete list of servers. An empty one changes nothing.
-    ///
-    /// - Parameter isWhole: Whether the discovery has reported no error beside the list.
+    /// Uses a complete list of servers. `isWhole` is whether the discovery reported no error beside it.
     func use(_ list: [ClusterEndpoint], isWhole: Bool) {
         guard lifecycle < .closing else { return }
         guard !list.isEmpty else { return discoveryFailed(EmptyDiscovery()) }
@@ -52,11 +47,9 @@ extension Cluster {
     /// How long a server that is no longer in the list serves at most while those that follow it are not ready.
     private static let longestLeave = Duration.seconds(30)
 
-    /// Removes the servers that are no longer in the list as others take their place: the next one must be there before
-    /// the last one goes, and the first one must not get the requests of all.
-    ///
-    /// A server that leaves stands in for a new one whose first attempt to connect is under way, until as many servers
-    /// are ready as served before.
+    /// The servers that are no longer in the list go as others take their place: each stands in for a new one whose
+    /// first attempt to connect is under way, until as many are ready as served before. The next one must be there
+    /// before the last one goes, and the first one must not get the requests of all.
     func removeLeavingServers() {
         guard servers.leavingCount > 0 else { return }
         let (now, stayers) = (loop.now, servers.all.filter { $0.leavesBy == nil })
@@ -68,14 +61,12 @@ extension Cluster {
         }
     }
 
-    /// Whether a server takes requests.
     private func serves(_ server: ClusterServers.Server) -> Bool {
         guard server.isReady else { return false }
         let use = use(of: server.member.id)
         return use == .serves || use == .servesAndIsProbed
     }
 
-    /// The discovery failed. The last list stays in use.
     func discoveryFailed(_ error: any Error) {
         (servers.discoveryError, trouble) = (error, nil)
         guard lifecycle == .open else { return }
@@ -84,14 +75,12 @@ extension Cluster {
         tell(.discoveryFailed(error))
     }
 
-    /// The discovery works.
     private func discoveryWorks() {
         (servers.discoveryError, trouble) = (nil, nil)
         guard let since = servers.discoveryFailingSince.take() else { return }
         tell(.discoveryRecovered(after: loop.now.since(since)))
     }
 
-    /// The servers of a list that this cluster uses.
     private func subset(of list: [ClusterEndpoint]) -> [ClusterEndpoint] {
         guard let size = options.subset, list.count > max(1, size) else { return list }
         return RendezvousSubset.choose(max(1, size), of: list.map(\.endpoint.stableHash), seed: subsetSeed).map {
@@ -99,14 +88,13 @@ extension Cluster {
         }
     }
 
-    /// Returns a list without those servers of earlier answers that do not work: whether they still exist is unknown.
+    /// Without the servers of earlier answers that do not work: whether they still exist is unknown.
     private func withoutLost(_ list: [ClusterEndpoint]) -> [ClusterEndpoint] {
         guard list.contains(where: \.isFromEarlierAnswer) else { return list }
         let working = Set(servers.all.lazy.filter(\.works).map(\.found.endpoint))
         return list.filter { !$0.isFromEarlierAnswer || working.contains($0.endpoint) }
     }
 
-    /// The answers of a name server have a part of the servers.
     func answersRotate(_ count: Int, of known: Int) {
         guard lifecycle == .open, !exchange(&servers.hasToldRotation, with: true) else { return }
         tell(.answersRotate(count, of: known))
@@ -138,7 +126,6 @@ extension Cluster {
         drain(server.links.map(\.link))
     }
 
-    /// Closes links after their requests have ended.
     func drain(_ links: [MemberLink]) {
         for link in links { servers.draining[link.id] = link }
         // Ends when the clients are closed, for which they have a limited time. It must outlive the step that removes
@@ -149,7 +136,6 @@ extension Cluster {
         }
     }
 
-    /// Closes clients, all at once.
     static func close(_ clients: [Client]) async {
         await withTaskGroup { group in
             for client in clients { group.addTask { await client.close() } }
@@ -163,8 +149,6 @@ extension Cluster {
         subscriptions.forget(link.id)
     }
 
-    // MARK: Links
-
     var linkBounds: ClosedRange<Int> {
         let lower = min(max(1, options.linksPerEndpoint.lowerBound), 64)
         return lower...min(max(lower, options.linksPerEndpoint.upperBound), 64)
@@ -172,7 +156,6 @@ extension Cluster {
 
     private var mostLargeLinks: Int { min(max(0, options.largeLinks), 64) }
 
-    /// Adds a link to a server all of whose links of this kind are in use.
     func addLink(to member: UInt64, isLarge: Bool) {
         guard lifecycle == .open, let index = servers.index(of: member),
             servers.all[index].count(large: isLarge) < (isLarge ? mostLargeLinks : linkBounds.upperBound)
@@ -200,7 +183,6 @@ extension Cluster {
         connect(link, isFirst: servers.all[index].links.count == 1)
     }
 
-    /// The options of the client of one link.
     private func clientOptions(
         of found: ClusterEndpoint,
         _ membership: ClusterMembership,
@@ -241,7 +223,6 @@ extension Cluster {
         tableChanged()
     }
 
-    /// A server is ready. Its share grows slowly, unless the cluster has just begun.
     private func beginServing(_ index: Int) {
         let now = loop.now
         // What was measured on an earlier link may have been another process.
@@ -266,9 +247,7 @@ extension Cluster {
         }
     }
 
-    // MARK: The table
-
-    /// Makes a new table for the callers, soon: once for all that changes in this turn of the event loop.
+    /// Once for all that changes in this turn of the event loop.
     func tableChanged() {
         trouble = nil
         guard lifecycle < .closing else { return picker.use(PickTable()) }
@@ -276,14 +255,12 @@ extension Cluster {
         tableUpdate.request(isUrgent: picker.table.isEmpty)
     }
 
-    /// Makes a new table for the callers.
     func updateTable() {
         guard lifecycle < .closing else { return picker.use(PickTable()) }
         if exchange(&servers.hasLostEarlierAnswer, with: false) { use(servers.found, isWhole: false) }
         removeLeavingServers()
         let (now, old) = (loop.now, picker.table)
         var (seats, probes): ([PickTable.Seat], [PickTable.Seat]) = ([], [])
-        // The weights of the servers that are ready, and of those that may be soon.
         var (readyWeight, awaitedWeight) = (0.0, 0.0)
         let isWeighted = servers.all.contains { $0.found.weight > 0 }
         for index in servers.all.indices {
@@ -309,7 +286,6 @@ extension Cluster {
         if lifecycle == .open { noteAvailability(seats.first ?? probes.first, at: now) }
     }
 
-    /// The seat of a server; `nil` if no link for ordinary requests is ready.
     private func seat(of index: Int, at now: Instant) -> PickTable.Seat? {
         var (first, others, large): (MemberLink?, [MemberLink], [MemberLink]) = (nil, [], [])
         for link in servers.all[index].links where link.isReady {
@@ -333,7 +309,6 @@ extension Cluster {
         )
     }
 
-    /// What a table offers to the calls that wait.
     private func offer(of table: PickTable, _ readyWeight: Double, _ awaitedWeight: Double) -> WaitingCalls.Offer {
         if table.isEmpty { return .nothing }
         if let room = table.room { return .some(room) }
@@ -341,7 +316,6 @@ extension Cluster {
         return .someServers(table.count, share: readyWeight / (readyWeight + awaitedWeight))
     }
 
-    /// Tells when the first server takes requests, and when none does any more.
     private func noteAvailability(_ seat: PickTable.Seat?, at now: Instant) {
         if let seat {
             guard !isAvailable else { return }
@@ -354,25 +328,20 @@ extension Cluster {
         }
     }
 
-    /// The share of the requests that stay in the zone of this process; `nil` if zones do not matter.
     private var localShare: Double? {
         guard let zone = options.zone else { return nil }
-        // A server without weight does not count, unless all are.
         let isWeighted = servers.all.contains { $0.found.weight > 0 }
         let local = servers.all.filter { $0.found.zone == zone && ($0.found.weight > 0 || !isWeighted) }
         guard !local.isEmpty else { return nil }
         let ready = local.count { carriesLoad($0) }
-        // Envoy's overprovisioning factor.
         return min(1, Double(ready) / Double(local.count) * OutlierRules.overprovisioning)
     }
 }
 
-/// The discovery found no server.
 struct EmptyDiscovery: Error, LoggableError {
     var description: String { "the discovery found no server" }
 }
 
-/// A list has a server with a weight that cannot be used.
 struct UnusableWeight: Error, LoggableError {
     private let server: ClusterEndpoint
 

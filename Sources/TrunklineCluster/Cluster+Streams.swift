@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// The streams of a cluster.
 extension Cluster {
     /// The servers that the cluster uses now, and every following list, until the cluster is closed.
     ///
@@ -24,7 +23,6 @@ extension Cluster {
         }
     }
 
-    /// Returns a new stream of the elements that `access` reaches.
     private nonisolated func stream<Element: Sendable>(
         startingWith first: @escaping @Sendable (isolated Cluster) -> Element?,
         _ access: @escaping @Sendable (isolated Cluster, (inout Broadcast<Element>) -> Void) -> Void
@@ -50,7 +48,6 @@ extension Cluster {
         return stream
     }
 
-    /// Sends a change to the streams, the observers and the log.
     func tell(_ change: ClusterChange) {
         streams.changes.yield(change)
         voice.tell(change)
@@ -62,7 +59,6 @@ extension Cluster {
     }
 }
 
-/// The streams of the readers of a cluster.
 struct ClusterStreams {
     var endpoints = Broadcast<[ClusterEndpoint]>()
     var changes = Broadcast<ClusterChange>()

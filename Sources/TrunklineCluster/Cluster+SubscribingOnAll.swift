@@ -1,32 +1,24 @@
 import Synchronization
 import TrunklineCore
 
-/// Subscriptions on all servers: how they begin.
-///
-/// One server is asked first: without a response, it is not known whether servers accept the request at all, and a
-/// handshake that contains it would fail. If the first one does not answer for a while, the others are asked meanwhile.
+/// Subscriptions on all servers. One server is asked first: without a response, it is not known whether servers accept
+/// the request at all, and a handshake that contains it would fail.
 extension Cluster {
-    /// How long the first server is asked alone.
     private static let timeForFirst = Duration.seconds(1)
     /// How long a server whose link was lost may take to notice that, before it is asked again.
     private static let pause = Duration.milliseconds(10)
 
-    /// What the requests to the servers have met.
     private struct Progress {
-        /// The number of the subscription, once a server has accepted it.
         var number: UInt64?
         var response: Response?
-        /// The servers that have accepted it.
         var accepted: [Endpoint] = []
-        /// The servers that have neither accepted nor refused it.
         var late: [(link: MemberLink, error: ClientError)] = []
-        /// Why the call fails.
         var failure: ClientError?
     }
 
     private enum Event: Sendable {
         case timeForFirstIsOver
-        /// The request to a server has ended. Without a subscription, the server receives it in its next handshake.
+        /// Without a subscription, the server receives the request in its next handshake.
         case ended(MemberLink, Result<Subscription?, ClientError>)
     }
 
@@ -35,7 +27,6 @@ extension Cluster {
         _ timeout: Timeout
     ) async throws(ClientError) -> Subscription {
         var call = try call(timeout, CallOptions(), at: loop.now)
-        // Its failure is counted here.
         call.isPart = true
         call.provesNothing()
         do throws(ClientError) {
@@ -106,7 +97,6 @@ extension Cluster {
                     for (link, error) in exchange(&progress.late, with: []) {
                         if error.isOfLostLink { ask(link) } else { progress.late.append((link, error)) }
                     }
-                // The server was removed.
                 case .failure(let error) where error.code == .closed && !isClosing.load(ordering: .relaxed): break
                 case .failure(let error) where error.refusesSubscription:
                     progress.failure = progress.failure ?? ofCluster(error, link)
@@ -121,11 +111,10 @@ extension Cluster {
         }
     }
 
-    /// A link of each server, in the order in which they were found.
     private var firstLinks: [MemberLink] { servers.all.compactMap { $0.links.first?.link } }
 
-    /// Asks one server. If the subscription has a number and the link is not ready, the server receives the request in
-    /// its next handshake.
+    /// If the subscription has a number and the link is not ready, the server receives the request in its next
+    /// handshake.
     private nonisolated func answer(
         of link: MemberLink,
         _ wanted: ClusterSubscriptions.Wanted,
@@ -142,7 +131,7 @@ extension Cluster {
         }
     }
 
-    /// Ends the request that was counted on the link of the first server.
+    /// Only the first server's request is counted on its link.
     private nonisolated func endFirst(
         _ link: MemberLink,
         _ answer: Result<Subscription?, ClientError>,
@@ -155,9 +144,6 @@ extension Cluster {
         }
     }
 
-    // MARK: Servers that have not answered in time
-
-    /// Asks servers again until they accept.
     private func askAgain(
         _ late: [(link: MemberLink, error: ClientError)],
         _ wanted: ClusterSubscriptions.Wanted,
@@ -180,7 +166,6 @@ extension Cluster {
         }
     }
 
-    /// Asks a server that has not answered in time. Returns whether nothing is left to do.
     private func hasAccepted(
         _ number: UInt64,
         _ wanted: ClusterSubscriptions.Wanted,
@@ -206,11 +191,10 @@ extension Cluster {
 }
 
 extension ClientError {
-    /// Whether the link was lost, or there was none. The server receives the request on its next link.
+    /// The server receives the request on its next link.
     fileprivate var isOfLostLink: Bool { code == .connectionLost || code == .unavailable }
 
-    /// Whether a subscription on all servers fails with this error of one of them. A server that has only not answered
-    /// is asked again.
+    /// A server that has only not answered is asked again.
     fileprivate var refusesSubscription: Bool {
         switch code {
         case .rejected, .invalidRequest, .invalidArgument, .invalidResponse, .cancelled, .closed: true
@@ -218,7 +202,6 @@ extension ClientError {
         }
     }
 
-    /// Returns this error of one of all servers, naming those that have accepted the subscription.
     fileprivate func ofSubscription(acceptedBy servers: [Endpoint]) -> ClientError {
         if servers.isEmpty { return self }
         let names = servers.prefix(8).map(\.description).joined(separator: ", ")

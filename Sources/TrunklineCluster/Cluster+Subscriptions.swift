@@ -101,8 +101,6 @@ extension Cluster {
         }
     }
 
-    // MARK: One server
-
     private nonisolated func subscribeOnOne(
         _ wanted: ClusterSubscriptions.Wanted,
         _ timeout: Timeout
@@ -127,7 +125,6 @@ extension Cluster {
         return number
     }
 
-    /// Begins to move the subscriptions whose server has gone away, if there is another one.
     func moveSubscriptions() {
         guard lifecycle == .open, !subscriptions.lost.isEmpty else { return }
         for number in subscriptions.takeLost(offered: offer, at: loop.now) {
@@ -148,13 +145,11 @@ extension Cluster {
         }
     }
 
-    /// Whether the link that has a subscription is ready.
     private func isPlaced(_ entry: ClusterSubscriptions.Entry) -> Bool {
         entry.places.keys.contains { servers.link($0)?.isReady == true }
     }
 
-    /// Moves a subscription to a server that is ready. Returns whether there is nothing left to do, until the next
-    /// change of the servers.
+    /// Returns whether there is nothing left to do, until the next change of the servers.
     private func tryToMove(_ number: UInt64) async -> Bool {
         while true {
             guard lifecycle == .open, let entry = subscriptions.all[number], !entry.isEnding, !isPlaced(entry) else {
@@ -213,7 +208,6 @@ extension Cluster {
         return true
     }
 
-    /// Notes that a client has a subscription, which may have ended meanwhile.
     func add(_ place: Subscription, of link: UInt64, to number: UInt64) async {
         guard subscriptions.all[number] != nil else { return await place.end() }
         subscriptions.place(place, on: link, number)
@@ -231,7 +225,6 @@ extension Cluster {
     }
 }
 
-/// Ends of subscriptions.
 extension Cluster: SubscriptionOwner {
     package nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client]) {
         guard let subscription else { return ([], []) }
@@ -257,14 +250,11 @@ extension Cluster: SubscriptionOwner {
     }
 }
 
-/// The subscriptions of a cluster.
 struct ClusterSubscriptions {
-    /// The request that subscribes.
     struct Wanted: Sendable {
         let request: Request
         let expectsResponse: Bool
 
-        /// What its success tells about the server.
         var end: ClusterMember.End { expectsResponse ? .answered : .accepted }
 
         /// Concurrent, because it calls interceptors, which must not run on an event loop: see `callExecutor`.
@@ -279,17 +269,12 @@ struct ClusterSubscriptions {
     struct Entry {
         let wanted: Wanted
         let scope: Cluster.SubscriptionScope
-        /// The subscriptions of the clients, by link.
         var places: [UInt64: Subscription]
-        /// Moves it to another server.
         var mover: Task<Void, Never>?
-        /// Subscribe on servers that have not answered in time.
         var latecomers: [Task<Void, Never>] = []
         /// The links on whose servers a request has failed that may have arrived.
         var unsure: Set<UInt64> = []
-        /// Rung to end the wait between two moves that fail.
         let retry: Alarm
-        /// Whether it is being ended.
         var isEnding = false
 
         init(
@@ -303,16 +288,12 @@ struct ClusterSubscriptions {
         }
     }
 
-    /// By their numbers.
     var all: [UInt64: Entry] = [:]
-    /// The numbers of the subscriptions that each link has.
     private var byLink: [UInt64: Set<UInt64>] = [:]
     /// Subscriptions on one server whose link may have been lost.
     private(set) var lost: Set<UInt64> = []
-    /// Lets them move part by part while only some servers are ready.
     private var release: CrowdRelease?
 
-    /// Whether a link has a subscription.
     func isUsed(_ link: UInt64) -> Bool { byLink[link] != nil }
 
     mutating func add(_ entry: Entry, _ number: UInt64) {
@@ -320,7 +301,6 @@ struct ClusterSubscriptions {
         for link in entry.places.keys { byLink[link, default: []].insert(number) }
     }
 
-    /// Removes a subscription.
     mutating func remove(_ number: UInt64) -> Entry? {
         guard let entry = all.removeValue(forKey: number) else { return nil }
         for link in entry.unsure.union(entry.places.keys) { leave(link, number) }
@@ -328,13 +308,12 @@ struct ClusterSubscriptions {
         return entry
     }
 
-    /// Marks a subscription as one that ends. Returns the tasks that are under way for it.
     mutating func beginEnd(of number: UInt64) -> [Task<Void, Never>] {
         all[number]?.isEnding = true
         return all[number].map { ($0.mover.map { [$0] } ?? []) + $0.latecomers } ?? []
     }
 
-    /// Notes that a request on a link has failed, and may have arrived.
+    /// The request has failed, and may have arrived.
     mutating func noteUnsure(_ link: UInt64, _ number: UInt64) {
         guard all[number] != nil else { return }
         all[number]?.unsure.insert(link)
@@ -368,11 +347,10 @@ struct ClusterSubscriptions {
 
     mutating func lose(_ number: UInt64) { if all[number]?.scope == .one { lost.insert(number) } }
 
-    /// When more subscriptions may be moved; `nil` if none waits for that.
     var nextMove: Instant? { lost.isEmpty ? nil : release?.moment }
 
-    /// Removes and returns the numbers of subscriptions that may have to be moved, oldest first: as many as calls that
-    /// wait would go on. Otherwise all would move to the first server that is ready, and stay there.
+    /// Oldest first, as many as calls that wait would go on. Otherwise all would move to the first server that is
+    /// ready, and stay there.
     mutating func takeLost(offered offer: WaitingCalls.Offer, at now: Instant) -> [UInt64] {
         let (servers, share): (Int, Double)
         switch offer {
@@ -392,7 +370,6 @@ struct ClusterSubscriptions {
         return taken
     }
 
-    /// Forgets a link that is closed.
     mutating func forget(_ link: UInt64) {
         for number in byLink.removeValue(forKey: link) ?? [] {
             all[number]?.places[link] = nil
@@ -409,6 +386,5 @@ struct ClusterSubscriptions {
 }
 
 extension Client {
-    /// The number of this client in its cluster.
     fileprivate nonisolated var memberNumber: UInt64 { connection.options.membership?.client ?? 0 }
 }

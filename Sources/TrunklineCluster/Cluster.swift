@@ -17,23 +17,18 @@ public import TrunklineCore
 public actor Cluster {
     package nonisolated let loop: any EventLoop
     nonisolated let options: ClusterOptions
-    /// The options of the calls. Those of the clients are derived from them.
     nonisolated let callOptions: ClientOptions
     package nonisolated let codec: ProtocolCodec
     nonisolated let picker: ClusterPicker
     nonisolated let waiting: WaitingCalls
     nonisolated let facts: ClusterFacts
     nonisolated let tableUpdate: TableUpdate
-    /// The observers and the log.
     nonisolated let voice: ClusterVoice
-    /// The streams of pushes.
     nonisolated let listeners = ClusterListeners()
-    /// Rung when a server was lost.
     nonisolated let refresh: Alarm
     /// Rung when the next instant at which something is due has changed.
     nonisolated let maintenance: Alarm
     private nonisolated let hasBegun = Atomic<Bool>(false)
-    /// Whether new calls are refused.
     nonisolated let isClosing = Atomic<Bool>(false)
     nonisolated let retries: Lock<RetryRules>
     nonisolated let hedging: Lock<Hedging>
@@ -47,21 +42,16 @@ public actor Cluster {
     var maintenanceTask: Task<Void, Never>?
     let makeClient: @Sendable (ClusterEndpoint, ClientOptions) -> Client
     var servers = ClusterServers()
-    /// What the latest table offers.
     var offer = WaitingCalls.Offer.nothing
-    /// Why servers are not ready; `nil` if no error has needed it since they have changed.
+    /// Why servers are not ready; made for the first error after a change of the servers.
     var trouble: ClusterTrouble?
     var outliers: OutlierRules
     var generator: SeededGenerator
-    /// When the present interval ends.
     var intervalEnd: Instant
-    /// Since when there has been a ready server; `nil` before the first.
     var readySince: Instant?
-    /// Whether a server takes requests, and if not, since when; `nil` before the first.
     var (isAvailable, unavailableSince): (Bool, Instant?) = (false, nil)
-    /// When the cluster tells that no server is ready, if none has been ready by then; `nil` once it has been told.
+    /// When the cluster tells that no server is ready; `nil` once one was ready, or it has been told.
     var firstServerIsDue: Instant?
-    /// Chooses the subset of servers.
     let subsetSeed: UInt64
     var lifecycle = Lifecycle.open
     var closeWaiters: [Continuation<Void>] = []
@@ -158,14 +148,10 @@ public actor Cluster {
         streams.endpoints.finish()
     }
 
-    // MARK: Beginning
-
-    /// Looks for servers and connects to them, unless that has begun.
     nonisolated func begin() {
         if !hasBegun.load(ordering: .relaxed), !hasBegun.exchange(true, ordering: .relaxed) { facts.tell(.begun) }
     }
 
-    /// Begins to look for servers.
     private func beginDiscovery() {
         guard lifecycle < .closing, discoveryTask == nil else { return }
         firstServerIsDue = loop.now.advanced(by: Self.patience)
@@ -212,14 +198,12 @@ public actor Cluster {
     }
 }
 
-/// What callers and clients tell, on the event loop.
 extension Cluster: LoopActor {
     nonisolated func take(_ fact: ClusterFact) {
         var fact = fact
         onItsLoop(&fact) { $0.perform($1) }
     }
 
-    /// Makes a new table for the callers. On the event loop.
     nonisolated func makeTable() { onItsLoop { $0.updateTable() } }
 
     private func perform(_ fact: ClusterFact) {

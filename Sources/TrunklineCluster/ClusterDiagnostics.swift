@@ -42,7 +42,6 @@ public struct ClusterDiagnostics: Sendable {
         return contradictions
     }
 
-    /// The clients that are not closed, with their servers, oldest first.
     package var clients: [(endpoint: Endpoint, client: Client)] { get async { await cluster.clientsByServer } }
 }
 

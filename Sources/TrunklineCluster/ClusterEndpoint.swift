@@ -18,15 +18,15 @@ public struct ClusterEndpoint: Sendable, Hashable {
     public var serverName: String?
     /// What the discovery knows besides. Not used by the cluster.
     public var metadata: [String: String]
-    /// The name that has this address and exactly one of the other family; `nil` for all others. Both are taken for
-    /// addresses of the same server.
+    /// The name that has this address and exactly one of the other family: both are taken for one server. Otherwise
+    /// `nil`.
     var sibling: String? {
         get { siblingName.value }
         set { siblingName.value = newValue }
     }
     private var siblingName = Uncompared<String?>(nil)
-    /// Whether the latest answer of the name server has left out this server, and earlier ones had it: the answers
-    /// rotate. The cluster goes on using it while it works, and does not begin to.
+    /// Only earlier answers of the name server had this server: the answers rotate. It is used while it works, and is
+    /// not added.
     var isFromEarlierAnswer: Bool {
         get { earlierAnswer.value }
         set { earlierAnswer.value = newValue }
@@ -57,10 +57,9 @@ public struct ClusterEndpoint: Sendable, Hashable {
 }
 
 extension ClusterEndpoint {
-    /// The weights that can be used, beside zero. Their sums and quotients are exact enough.
+    /// Beside zero. Their sums and quotients are exact enough.
     static let usableWeights = 1e-6...1e6
 
-    /// Whether the weight can be used.
     var hasUsableWeight: Bool { weight == 0 || Self.usableWeights.contains(weight) }
 }
 
@@ -89,6 +88,6 @@ extension ClusterEndpoint: ExpressibleByStringLiteral {
 }
 
 extension Endpoint {
-    /// A number for consistent hashing, the same in every process.
+    /// For consistent hashing: the same in every process.
     var stableHash: UInt64 { StableHasher.hash("\(self)".utf8) }
 }

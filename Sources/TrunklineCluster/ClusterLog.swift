@@ -1,12 +1,9 @@
 import TrunklineCore
 import TrunklineLogging
 
-/// Decides what a cluster logs: its own changes, and what its clients log. A pure value; the time is a parameter.
-///
-/// A hundred clients do not log a hundred times: of the lines of the clients with the same event, one is written, and
-/// the others are counted until the next summary. So are failures of the cluster that repeat themselves, and short
-/// outages: proxies that close idle links close all of them at the same time. The lines of a healthy client are left
-/// out.
+/// Decides what a cluster logs. Of lines with the same event of its clients, one is written, and the others are counted
+/// until the next summary. So are repeated failures of the cluster, and short outages: proxies that close idle links
+/// close all of them at the same time.
 struct ClusterLogRules: Sendable {
     /// What makes lines alike: the event, its cause or code, and the level.
     private struct Kind: Hashable, Sendable {
@@ -20,13 +17,9 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// Lines of one kind that were not written.
     private struct Repeated: Sendable {
-        /// When the next line may be written.
         var pace: LogPace
-        /// When the line before was written.
         let writtenAt: Instant
-        /// The number of lines by server, if the event belongs to one.
         var counts: [Endpoint?: Int] = [:]
         /// How many things the lines count, such as requests; 0 if they count nothing.
         var sum: Int64 = 0
@@ -38,12 +31,9 @@ struct ClusterLogRules: Sendable {
     private let isVerbose: Bool
     private let createdAt: Instant
     private var repeated: [Kind: Repeated] = [:]
-    /// The calls that failed. What the clients log about their tries is left out.
     private var calls: RequestLog
-    /// The responses that callers could not decode.
     private var answers: AnswerLog
-    /// The times in which the event loops of the clients did not run, each once: they concern the process, and no
-    /// server.
+    /// Late event loops, each once: they concern the process, and no server.
     private var loop: LoopLog
     private var delays = DistinctDelays()
     /// By event, outages that have begun and have no line, because another one had a line lately.
@@ -51,7 +41,7 @@ struct ClusterLogRules: Sendable {
 
     /// How long an outage lasts that has lines of its own, however many there are.
     private static let longOutage = Duration.seconds(1)
-    /// The longest interval between two lines about trouble of the cluster that goes on.
+    /// Between two lines about trouble of the cluster that goes on.
     private static let longestInterval = Duration.seconds(600)
     /// How long the discovery fails before its recovery has a line, whatever was written before.
     private static let calm = Duration.seconds(60)
@@ -72,7 +62,6 @@ struct ClusterLogRules: Sendable {
         sheet.add(.info, "cluster.created", at: now, "created for \(discovery)", [("discovery", .text(discovery))])
     }
 
-    /// Notes a line of the client of a server.
     mutating func note(_ record: LogRecord, of endpoint: Endpoint, at now: Instant) {
         if let delay = record.loopDelay {
             if delays.note(delay) { loop.late(delay) }
@@ -84,11 +73,8 @@ struct ClusterLogRules: Sendable {
         add(record, endpoint, at: now)
     }
 
-    /// Adds a line if it is the first one of its kind since the latest summary. Counts it otherwise. Returns whether it
-    /// was added.
-    ///
-    /// - Parameter longest: Up to which interval those between summaries double. Zero for the lines of clients, whose
-    ///   own logs have such intervals.
+    /// Adds a line if it is the first of its kind since the latest summary, or counts it. The intervals between
+    /// summaries double up to `longest`: zero for the lines of clients, whose own logs have such intervals.
     @discardableResult
     private mutating func add(
         _ record: LogRecord,
@@ -111,13 +97,11 @@ struct ClusterLogRules: Sendable {
         return false
     }
 
-    /// Notes that a call has failed.
     mutating func responseUndecodable(_ error: ClientError, at now: Instant) {
         answers.undecodable(error, at: nil, now)
     }
     mutating func callFailed(_ error: ClientError, at now: Instant) { calls.failed(nil, error, at: nil, now) }
 
-    /// Notes a change of the cluster.
     mutating func note(_ change: ClusterChange, at now: Instant) {
         let (level, text) = Self.line(of: change)
         let record = sheet.record(level, change.name, at: now, text, change.fields)
@@ -141,8 +125,7 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// The discovery works again. Returns whether the line was added, or `nil` if it should be. The end of a long
-    /// outage has a line, and so has the beginning of the next one.
+    /// Returns `nil` if the line should be added. The end of a long outage has a line, and so has the next beginning.
     private mutating func noteRecovery(_ record: LogRecord, after outage: Duration, at now: Instant) -> Bool? {
         if isVerbose { return nil }
         guard outage >= Self.calm else { return add(record, nil, upTo: Self.longestInterval, at: now) }
@@ -154,7 +137,6 @@ struct ClusterLogRules: Sendable {
         return nil
     }
 
-    /// The level and the text of a change.
     static func line(of change: ClusterChange) -> (LogRecord.Level, String) {
         switch change {
         case .ejected, .panicBegan, .discoveryFailed, .subscriptionFailed, .unavailable: (.warning, change.description)
@@ -162,7 +144,6 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// Writes the lines of outages that last, which are not counted then.
     private mutating func writeLongOutages(at now: Instant, isLast: Bool) {
         for (event, (outage, begin)) in unwritten.sorted(by: { $0.key < $1.key })
         where isLast || begin.advanced(by: Self.longOutage) <= now {
@@ -175,7 +156,6 @@ struct ClusterLogRules: Sendable {
         }
     }
 
-    /// Writes the lines and summaries that are due.
     mutating func flush(at now: Instant, isLast: Bool = false) {
         loop.flush(at: now, isLast: isLast, into: &sheet)
         writeLongOutages(at: now, isLast: isLast)
@@ -197,8 +177,7 @@ struct ClusterLogRules: Sendable {
         answers.flush(at: now, responses: nil, isLast: isLast, into: &sheet)
     }
 
-    /// Writes how many lines were left out, since when, of which servers, and the latest of them. If it is one, writes
-    /// that, with the time at which it happened.
+    /// Writes how many lines were left out, and the latest. If it is one, writes that, with its time.
     private mutating func writeSummary(of lines: Repeated, _ kind: Kind, _ latest: LogRecord, at now: Instant) {
         let count = lines.counts.values.reduce(0, +)
         let isOutage = kind.event == ClusterChange.unavailable.name || kind.event == ClusterChange.panicName
@@ -224,7 +203,6 @@ struct ClusterLogRules: Sendable {
         sheet.add(sheet.record(kind.level, kind.event, at: now, text, fields))
     }
 
-    /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
         let outages = unwritten.values.map { $0.begin.advanced(by: Self.longOutage) }
         let counted = [loop.nextFlush, calls.nextFlush, answers.nextFlush].compactMap { $0 }
@@ -246,14 +224,12 @@ struct ClusterLogRules: Sendable {
         sheet.add(.info, "cluster.closed", at: now, text, fields)
     }
 
-    /// Writes the last line of a cluster that was deallocated without being closed.
     mutating func deallocate(at now: Instant) {
         flush(at: now, isLast: true)
         let text = "the cluster was deallocated without close() after \(Quantity.time(now.since(createdAt)))"
         sheet.add(.warning, "cluster.deallocated", at: now, text)
     }
 
-    /// Removes and returns the records.
     mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
 }
 

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// What a cluster counts and measures.
 extension Cluster {
     /// Counts and current values of a cluster. Counts begin with its creation and include servers that were removed.
     public struct Metrics: Sendable, Hashable {
@@ -60,7 +59,6 @@ extension Cluster {
             /// Its time is over, and one request may try it.
             case probing
 
-            /// All states.
             package static let all: [State] = [.serving, .connecting, .ejected, .probing]
         }
 

@@ -1,21 +1,16 @@
 import Synchronization
 import TrunklineCore
 
-/// Chooses a link for each request, on the thread of its caller.
-///
-/// Each thread uses one of several copies of the reference to the table, each with its own lock and random numbers, so
-/// that callers do not wait for each other.
+/// Chooses a link for each request, on the thread of its caller. Each thread uses one of several copies of the
+/// reference to the table, each with its own lock and random numbers, so that callers do not wait for each other.
 final class ClusterPicker: Sendable {
     @safe
     private struct Stripe {
         private(set) var table: PickTable
-        /// The same table. Read without a retain and a release, which would move a line of memory between the processors
-        /// for each request.
-        ///
-        /// Safe: `table` keeps it alive, and both change together.
+        /// The same table, read without a retain and a release, which would move a line of memory between the
+        /// processors for each request. Safe: `table` keeps it alive, and both change together.
         private var borrowed: Unmanaged<PickTable>
         var generator: SeededGenerator
-        /// The number of requests for which a link was chosen.
         var requests = 0
 
         init(_ table: PickTable, _ generator: SeededGenerator) {
@@ -23,7 +18,6 @@ final class ClusterPicker: Sendable {
             unsafe borrowed = Unmanaged.passUnretained(table)
         }
 
-        /// Replaces the table, and returns the old one.
         mutating func use(_ table: PickTable) -> PickTable {
             unsafe borrowed = Unmanaged.passUnretained(table)
             return exchange(&self.table, with: table)
@@ -40,10 +34,9 @@ final class ClusterPicker: Sendable {
         }
     }
 
-    /// Their number is a power of two.
     private let stripes: [Lock<Stripe>]
 
-    /// - Parameter isReproducible: Whether the choices must not depend on which thread makes them, as in a simulation.
+    /// `isReproducible`: the choices must not depend on which thread makes them, as in a simulation.
     init(seed: UInt64, isReproducible: Bool) {
         var generator = SeededGenerator(seed: seed)
         var count = 1
@@ -52,10 +45,8 @@ final class ClusterPicker: Sendable {
         stripes = (0..<count).map { _ in Lock(Stripe(table, SeededGenerator(seed: generator.next()))) }
     }
 
-    /// Whether there is only one link, so that nothing is chosen.
     private let hasNoChoice = Atomic<Bool>(false)
 
-    /// The stripe of the calling thread.
     @inline(__always)
     private var stripe: Lock<Stripe> {
         // Threads have stacks of their own, so their numbers differ in the upper bits.
@@ -63,7 +54,7 @@ final class ClusterPicker: Sendable {
         return stripes[Int(truncatingIfNeeded: hash >> 32) & (stripes.count - 1)]
     }
 
-    /// Returns the only link of the only server, without counting a request; `nil` if there is a choice.
+    /// The request is not counted on the link. `nil` if there is a choice.
     @inline(__always)
     func pickOnly() -> MemberLink? {
         guard hasNoChoice.load(ordering: .relaxed) else { return nil }
@@ -74,7 +65,6 @@ final class ClusterPicker: Sendable {
         }
     }
 
-    /// Chooses a link and counts a request on it. Returns `nil` if no server can take a request.
     func pick(_ wish: PickTable.Wish) -> MemberLink? {
         stripe.withLock { stripe in
             guard let link = stripe.pick(wish) else { return nil }
@@ -83,16 +73,12 @@ final class ClusterPicker: Sendable {
         }
     }
 
-    /// Counts further requests of a batch for which a link was chosen.
     func note(_ count: Int) { stripe.withLock { $0.requests &+= count } }
 
-    /// The number of requests for which a link was chosen, retries included.
     var requests: Int { stripes.reduce(0) { sum, stripe in sum &+ stripe.withLock { $0.requests } } }
 
-    /// The present table.
     var table: PickTable { stripes[0].withLock { $0.table } }
 
-    /// Replaces the table.
     func use(_ table: PickTable) {
         hasNoChoice.store(table.hasNoChoice, ordering: .relaxed)
         for stripe in stripes {

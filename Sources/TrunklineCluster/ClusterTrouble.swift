@@ -3,11 +3,10 @@ import TrunklineCore
 /// Why servers of a cluster are not ready. All errors between two changes of the servers share it: to collect it takes
 /// as long as there are servers.
 struct ClusterTrouble: Sendable {
-    /// The number of servers whose causes are named: as many as an error of a client has attempts.
+    /// As many as an error of a client has attempts.
     private static let mostCauses = 8
 
     let text: String
-    /// The latest causes of some of the servers.
     let attempts: [ClientError.Attempt]
     let cause: (any Error)?
 
@@ -45,7 +44,6 @@ struct ClusterTrouble: Sendable {
     }
 }
 
-/// A link that ended without an error.
 private struct EndedLink: Error, LoggableError {
     let cause: DisconnectCause
     var description: String { "the link ended: \(cause.rawValue)" }

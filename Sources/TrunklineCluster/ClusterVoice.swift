@@ -2,7 +2,6 @@ import TrunklineCore
 import TrunklineLogging
 
 /// The observers and the log of a cluster, to which its clients report, too.
-///
 /// Unchecked `Sendable`: `timer` is used only on the event loop of the cluster, after the initializer.
 final class ClusterVoice: TimerTarget, @unchecked Sendable {
     private let loop: any EventLoop
@@ -26,10 +25,8 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { _ in }
     }
 
-    /// The observers for the client of a server.
     var clientObservers: [any ClientObserver] { observers }
 
-    /// The log of the client of a server; `nil` if the cluster has none.
     func logging(_ logging: ClientLogging?, of endpoint: Endpoint) -> ClientLogging? {
         guard let logging else { return nil }
         var own = ClientLogging(level: logging.level, name: logging.name) { [weak self] record in
@@ -41,14 +38,13 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         return own
     }
 
-    /// Tells a change of the cluster.
     func tell(_ change: ClusterChange) {
         let event = ClientEvent(.clusterChanged(change), at: loop.now)
         for observer in observers where observer.interests.contains(event.kind) { observer.observe([event]) }
         log { $0.note(change, at: event.instant) }
     }
 
-    /// Tells that calls have failed. What the clients know, they have told.
+    /// What the clients know, they have told.
     func callFailed(_ error: ClientError, wasPlaced: Bool, count: Int) {
         if !wasPlaced {
             let event = ClientEvent(.requestRefused(error), at: loop.now)
@@ -60,26 +56,22 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { rules in for _ in 0..<count { rules.callFailed(error, at: now) } }
     }
 
-    /// Tells that a caller could not decode its response.
     func responseUndecodable(_ error: ClientError) {
         let event = ClientEvent(.responseUndecodable(error), at: loop.now)
         for observer in observers where !observer.interests.isDisjoint(with: event.kinds) { observer.observe([event]) }
         log { $0.responseUndecodable(error, at: event.instant) }
     }
 
-    /// The cluster was deallocated without being closed.
     func deallocated() {
         let now = loop.now
         log { $0.deallocate(at: now) }
     }
 
-    /// Writes the last line.
     func close(_ metrics: Cluster.Metrics) {
         let now = loop.now
         log { $0.close(metrics, at: now) }
     }
 
-    /// The queues by the names of their receivers.
     var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
         var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
         for observer in observers {
@@ -90,7 +82,6 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         return metrics
     }
 
-    /// What the observers and the log have not received yet.
     var queues: [any DeliveryQueue] { observers.compactMap(\.queue) + (records.map { [$0] } ?? []) }
 
     private func log(_ change: (inout ClusterLogRules) -> Void) {
@@ -119,9 +110,7 @@ final class SharedObserver: ClientObserver {
     private let observer: any ClientObserver
     let interests: ClientEvent.Kinds
     let delivery = EventDelivery.onEventLoop
-    /// The name of the type of the observer.
     var name: String { "\(type(of: observer))" }
-    /// `nil` if the observer is called on the event loops.
     let queue: EventQueue<ClientEvent>?
     private let turn = Lock<Void>(())
 

@@ -63,7 +63,6 @@ extension Discovery {
 }
 
 extension ClusterEndpoint {
-    /// A server at one address of the host `name`, with datagrams or TLS if `named` has them.
     init(
         _ address: SocketAddress,
         named name: String,
@@ -84,7 +83,6 @@ extension ClusterEndpoint {
 }
 
 extension Endpoint {
-    /// The same kind of endpoint at `address`.
     fileprivate func at(_ address: SocketAddress) -> Endpoint {
         let (host, port) = (address.host, address.port ?? 0)
         let endpoint = usesDatagrams ? Endpoint.udp(host, port: port) : .host(host, port: port)

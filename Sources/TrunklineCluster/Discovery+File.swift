@@ -63,11 +63,9 @@ struct WatchedFile: Sendable {
         case failure(EndpointFileError)
     }
 
-    /// The largest file that is read, in bytes.
     static let limit = 1 << 20
 
     private let path: String
-    /// The version that was read last; `nil` before the first time, and if there was no file.
     private var version: FileVersion?
     /// Whether this version was read twice. The clock of the file system may stand still between two changes of which
     /// only the first was read.
@@ -76,7 +74,7 @@ struct WatchedFile: Sendable {
 
     init(_ path: String) { self.path = path }
 
-    /// Reads the file if it has changed. Returns what is different from the last time. Blocks.
+    /// Returns what is different from the last time. Blocks.
     mutating func look() -> News? {
         // Before the content: a change in between is found the next time.
         let version = FileVersion(ofFile: path)
@@ -103,9 +101,7 @@ struct WatchedFile: Sendable {
     }
 }
 
-/// Why a file has no valid list of servers.
 enum EndpointFileError: Error, Hashable, Sendable, LoggableError {
-    /// The message names the file.
     case unreadable(TransportError)
     case invalid(path: String, EndpointListError)
 

@@ -40,7 +40,6 @@ extension Discovery {
         srv(name, isSecured: isSecured, families: families) { unsafe systemSearchSRV($0) }
     }
 
-    /// - Parameter search: Returns the answer of a name server. It may block.
     static func srv(
         _ name: String,
         isSecured: Bool = false,
@@ -65,9 +64,7 @@ extension Discovery {
 struct SRVServers {
     typealias Records = [(record: SRVRecord, weight: Double)]
 
-    /// What the servers have in common.
     private let kind: Endpoint
-    /// The addresses that were found for each target of the latest records.
     private var known: [String: KnownAddresses] = [:]
     /// The servers of the latest answers, all with the same priority.
     private var earlier = RotatingAnswers<Endpoint, ClusterEndpoint>()
@@ -82,7 +79,6 @@ struct SRVServers {
         kind = isSecured ? endpoint.secured() : endpoint
     }
 
-    /// Asks for records and looks up their targets, again and again, until the task is cancelled.
     nonisolated(nonsending) mutating func report(
         to receiver: DiscoveryReceiver,
         asking ask: nonisolated(nonsending) () async throws(TransportError) -> Records
@@ -108,8 +104,7 @@ struct SRVServers {
         }
     }
 
-    /// Looks up the addresses of all targets. Returns the error of one of those that failed, which keep their
-    /// addresses, and whether any address was found.
+    /// Returns the error of one of the targets that failed, which keep their addresses.
     private nonisolated(nonsending) mutating func look(
         up targets: Set<String>,
         on loop: any EventLoop

@@ -14,7 +14,6 @@ import TrunklineCore
 /// Each list replaces the one before. After an error or an empty list, the cluster keeps the last list that was not
 /// empty.
 public struct Discovery: Sendable {
-    /// What the log calls the source.
     let name: String
     /// Reports lists, until it has no more or its task is cancelled. If it throws, it is called again after a back-off.
     let run: @Sendable (DiscoveryReceiver) async throws -> Void
@@ -64,7 +63,6 @@ public struct Discovery: Sendable {
     }
 }
 
-/// The sequence of a discovery ended without a list.
 struct EndedDiscovery: Error, LoggableError {
     var description: String { "the sequence of lists ended without a list" }
 }
@@ -72,19 +70,15 @@ struct EndedDiscovery: Error, LoggableError {
 /// Receives what a discovery finds, and tells it when the cluster wants to know more.
 struct DiscoveryReceiver: Sendable {
     let loop: any EventLoop
-    /// Rung when a server was lost. A source that asks again at intervals asks at once, within its own limits.
+    /// Rung when a server was lost. A source that asks at intervals asks at once, within its own limits.
     let alarm: Alarm
-    /// Takes a complete list of servers.
     let found: @Sendable ([ClusterEndpoint]) -> Void
-    /// Takes an error, after which the source continues.
     let failed: @Sendable (any Error) -> Void
-    /// Learns that answers of a name server have a part of the servers, with the number of those in the latest answer
-    /// and the number of those that are known.
+    /// Answers of a name server have the first number of servers, of those that are known.
     var answersRotate: @Sendable (Int, Int) -> Void = { _, _ in }
 }
 
 extension DiscoveryReceiver {
-    /// Reports the servers of an answer, and with them those of earlier answers, if the answers rotate.
     func found(_ servers: [ClusterEndpoint], after earlier: inout RotatingAnswers<Endpoint, ClusterEndpoint>) {
         let wasRotating = earlier.isRotating
         let others = earlier.take(servers.map { ($0.endpoint, $0) }, at: loop.now)
@@ -96,7 +90,7 @@ extension DiscoveryReceiver {
 }
 
 extension ClusterEndpoint {
-    /// The server, if the answers rotate. That an answer has one address of each family then says nothing about them.
+    /// That an answer has one address of each family then says nothing about them.
     fileprivate func rotating(isFromEarlierAnswer: Bool) -> ClusterEndpoint {
         var server = self
         (server.isFromEarlierAnswer, server.sibling) = (isFromEarlierAnswer, nil)

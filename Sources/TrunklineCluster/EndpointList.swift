@@ -2,15 +2,12 @@ import TrunklineCore
 
 /// The servers in the text of a file: see ``Discovery/file(_:every:)``.
 struct EndpointList: Equatable, Sendable {
-    /// In the order of their lines.
     let servers: [ClusterEndpoint]
 
     init(of servers: [ClusterEndpoint]) { self.servers = servers }
 
-    /// Parses a text: one server a line, `endpoint [weight=2] [zone=eu-1] [name=tls.example] [key=value …]`.
-    ///
-    /// Fields are separated by spaces or tabs. A field that begins with `#` begins a comment, which ends with the line.
-    /// Lines end with a line feed. A carriage return before it is ignored.
+    /// One server a line, `endpoint [weight=2] [zone=eu-1] [name=tls.example] [key=value …]`, separated by spaces or
+    /// tabs. A field that begins with `#` begins a comment. A carriage return is ignored.
     init(parsing text: [UInt8]) throws(EndpointListError) {
         var servers: [ClusterEndpoint] = []
         let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
@@ -20,7 +17,6 @@ struct EndpointList: Equatable, Sendable {
         self.servers = servers
     }
 
-    /// The server of a line; `nil` if the line has none.
     private static func server(
         in line: ArraySlice<UInt8>,
         number: Int
@@ -65,9 +61,7 @@ struct EndpointList: Equatable, Sendable {
     }
 }
 
-/// A line that is not valid in a list of servers.
 struct EndpointListError: Error, Hashable, Sendable, LoggableError {
-    /// Counted from 1.
     let line: Int
     let reason: String
 

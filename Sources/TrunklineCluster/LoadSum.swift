@@ -1,25 +1,19 @@
 import Synchronization
 import TrunklineCore
 
-/// The sum of the requests in flight of all servers, for the bound of the servers of keys.
-///
-/// To add them up takes about 40 ns for each server. So if there are many, the sum is used again for a moment, with the
-/// requests that were added since. It may then be too large by those that have ended in this moment.
+/// The sum of the requests in flight of all servers, for the bound of the servers of keys. To add them up takes about
+/// 40 ns a server. So the sum of many is used again for a moment, with the requests that were added since. It may be
+/// too large by those that have ended.
 final class LoadSum: Sendable {
-    /// Up to so many servers are added up for each request.
     private static let few = 32
-    /// How long a sum is used, in nanoseconds: 1 ms.
     private static let lifetime: Int64 = 1_000_000
     /// So many requests do not change the bound of one of many servers by more than one.
     private static let fewestPicks = 16
 
     private let sum = Atomic<Int>(0)
-    /// When it was added up, in nanoseconds.
     private let time = Atomic<Int64>(.min)
-    /// The number of requests with a key for which a server was chosen since.
     private let picks = Atomic<Int>(0)
 
-    /// A server was chosen for a request with a key.
     func countPick(of seats: [PickTable.Seat]) {
         if seats.count > Self.few { picks.wrappingAdd(1, ordering: .relaxed) }
     }

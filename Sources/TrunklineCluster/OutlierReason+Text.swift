@@ -1,7 +1,6 @@
 import TrunklineCore
 
 extension OutlierRules.Reason {
-    /// The reason, for people.
     var text: String {
         switch self {
         case .failuresInARow(let count): "\(Quantity.count(count, "failure")) in a row"

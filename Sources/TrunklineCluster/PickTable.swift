@@ -8,16 +8,11 @@ final class PickTable: Sendable {
     /// than the choice.
     final class Seat: Sendable {
         let member: ClusterMember
-        /// Its first ready link.
         let link: MemberLink
-        /// Its other ready links.
         let others: [MemberLink]
-        /// Its ready links for large requests.
         let large: [MemberLink]
         let weight: Double
-        /// Whether it is in the zone of this process.
         let isLocal: Bool
-        /// When its share began to grow; `nil` if it has its whole share.
         let slowStart: Instant?
 
         init(
@@ -34,11 +29,9 @@ final class PickTable: Sendable {
         }
     }
 
-    /// What a caller wants.
     struct Wish {
         /// Whether a request may be the probe of a server that is left out.
         enum Probing {
-            /// It proves nothing.
             case never
             /// If no other was, for a while.
             case last
@@ -47,20 +40,15 @@ final class PickTable: Sendable {
         }
 
         let now: Instant
-        /// The hash of the key of the request; `nil` without a key.
         var key: UInt64?
-        /// The servers that are not to be chosen.
         var excluded: [UInt64] = []
-        /// Whether the request wants a link for large ones.
         var isLarge = false
         var probing = Probing.last
     }
 
     /// The servers of this zone come first. Servers without weight are left out if another one is ready.
     private let seats: [Seat]
-    /// The number of servers of this zone, 0 if zones do not matter.
     private let localCount: Int
-    /// The share of the requests that stay in this zone.
     private let localShare: Double
     /// The sums of the weights up to each seat; `nil` if all weights are equal.
     private let sums: [Double]?
@@ -70,19 +58,13 @@ final class PickTable: Sendable {
     let ring: ClusterRing
     /// For each server of the ring, its place in `seats`; -1 if it has none.
     private let places: [Int]
-    /// Servers that wait for a probe.
     private let probes: [Seat]
     private let slowStart: Duration
-    /// Whether a server has only a part of its share.
     private let isStarting: Bool
-    /// Whether servers have adaptive limits.
     private let isLimited: Bool
-    /// Whether servers may have links for large requests.
     private let hasLargeLinks: Bool
-    /// The requests in flight of all servers.
     private let load = LoadSum()
 
-    /// An empty table.
     init() {
         (seats, localCount, localShare, sums, turns, probes) = ([], 0, 1, nil, nil, [])
         turn = Atomic(0)
@@ -91,12 +73,6 @@ final class PickTable: Sendable {
         only = nil
     }
 
-    /// - Parameters:
-    ///   - seats: The servers that take requests.
-    ///   - probes: The servers that wait for a probe.
-    ///   - localShare: The share of the requests that stay in this zone; `nil` if zones do not matter.
-    ///   - ring: All servers.
-    ///   - turn: The turn at which round robin goes on.
     init(
         _ seats: [Seat],
         probes: [Seat],
@@ -138,16 +114,12 @@ final class PickTable: Sendable {
 
     var isEmpty: Bool { seats.isEmpty && probes.isEmpty }
 
-    /// The turn at which round robin goes on.
     var nextTurn: UInt64 { turn.load(ordering: .relaxed) }
 
-    /// The number of servers.
     var count: Int { seats.count }
 
-    /// The sum of the weights of the servers.
     var totalWeight: Double { sums?.last ?? Double(seats.count) }
 
-    /// The number of requests that the servers can take now; `nil` for any number.
     var room: Int? {
         if seats.isEmpty { return probes.count }
         guard isLimited else { return nil }
@@ -156,9 +128,6 @@ final class PickTable: Sendable {
         }
     }
 
-    // MARK: Choosing
-
-    /// Chooses a link and counts a request on it. Returns `nil` if no server can take a request.
     @inline(__always)
     func pick(_ wish: Wish, using generator: inout SeededGenerator) -> MemberLink? {
         if !probes.isEmpty, let link = probe(wish) {
@@ -178,14 +147,11 @@ final class PickTable: Sendable {
         return nil
     }
 
-    /// The only link of the only server; `nil` if there is a choice. Its requests are not counted or measured, because
-    /// nothing depends on it.
+    /// `nil` if there is a choice. Its requests are not counted or measured, because nothing depends on it.
     private let only: MemberLink?
 
-    /// Whether there is only one link, so that nothing is chosen or measured.
     var hasNoChoice: Bool { only != nil }
 
-    /// Returns the only link of the only server, without counting a request; `nil` if there is another choice, or none.
     @inline(__always)
     func pickOnly() -> MemberLink? {
         guard let only, only.isReady else { return nil }
@@ -220,14 +186,12 @@ final class PickTable: Sendable {
         return drawUsable(from: range, wish, using: &generator)
     }
 
-    /// Whether a server may be chosen.
     @inline(__always)
     private func isUsable(_ seat: Seat, _ wish: Wish) -> Bool {
         if isLimited, seat.member.inFlight >= seat.member.maximumInFlight { return false }
         return (wish.excluded.isEmpty || !wish.excluded.contains(seat.member.id)) && seat.isReady
     }
 
-    /// Returns the one of two servers that gets the request; `nil` if neither may be chosen.
     private func better(of a: Seat, _ b: Seat, _ wish: Wish) -> Seat? {
         guard isUsable(a, wish) else { return isUsable(b, wish) ? b : nil }
         guard isUsable(b, wish) else { return a }
@@ -240,7 +204,6 @@ final class PickTable: Sendable {
         return lessLoaded(a, b, at: wish.now)
     }
 
-    /// Returns the server with the lower load, whatever is known of both.
     @inline(never)
     private func lessLoaded(_ a: Seat, _ b: Seat, at now: Instant) -> Seat {
         let (x, y) = (a.member.average, b.member.average)
@@ -262,13 +225,9 @@ final class PickTable: Sendable {
         return loadA <= loadB ? a : b
     }
 
-    /// Chooses like `choose`, but leaves a server out of as many draws as its share says: one that starts slowly, or
-    /// that answers with errors. Otherwise, of one that has only errors and one that hangs, the latter would always be
-    /// chosen, and in the end all callers would wait for it.
-    ///
-    /// - Parameters:
-    ///   - first: The first server that was drawn.
-    ///   - second: The second one.
+    /// Leaves a server out of as many draws as its share says: one that starts slowly, or that answers with errors.
+    /// Otherwise, of one that has only errors and one that hangs, the latter would always be chosen, and in the end all
+    /// callers would wait for it.
     private func chooseByShares(
         _ wish: Wish,
         _ first: Int,
@@ -300,17 +259,14 @@ final class PickTable: Sendable {
         Float(SlowStart.share(since: since, at: now, over: slowStart))
     }
 
-    /// Draws a server that may be chosen: if there is one, from `range`, and otherwise from the other zones.
-    ///
-    /// Looks at every server, for the rare case that those that were drawn may not be chosen. The next one in the list
-    /// would not do: the neighbor of a server that is full would get its share, too.
+    /// From `range`, or else from the other zones. Looks at every server, for the rare case that those that were drawn
+    /// may not be chosen: the neighbor of a server that is full would get its share, too.
     private func drawUsable(from range: Range<Int>, _ wish: Wish, using generator: inout SeededGenerator) -> Seat? {
         if let seat = drawUsable(in: range, wish, using: &generator) { return seat }
         let before = drawUsable(in: 0..<range.lowerBound, wish, using: &generator)
         return before ?? drawUsable(in: range.upperBound..<seats.count, wish, using: &generator)
     }
 
-    /// Draws two of the servers that may be chosen, in proportion to their weights, and returns the less loaded one.
     private func drawUsable(
         in range: Range<Int>,
         _ wish: Wish,
@@ -378,8 +334,7 @@ final class PickTable: Sendable {
         let chosen = place.flatMap { isUsable(at: places[$0], wish) ? $0 : nil }
         let index = chosen ?? ring.ring.member(for: key) { isUsable(at: places[$0], wish) }
         if let index, isUsable(at: places[index], wish) { return seats[places[index]] }
-        // Servers without weight are not on the ring. The one with the highest score that follows from the key and the
-        // server (rendezvous hashing).
+        // Servers without weight are not on the ring: rendezvous hashing of the key and the server.
         return seats.lazy.filter { self.isUsable($0, wish) }.max { Self.score(of: $0, key) < Self.score(of: $1, key) }
     }
 
@@ -395,9 +350,6 @@ final class PickTable: Sendable {
         return index == 0 ? sums[0] : sums[index] - sums[index - 1]
     }
 
-    // MARK: Drawing
-
-    /// Draws whether the request stays in this zone.
     private func drawRange(using generator: inout SeededGenerator) -> Range<Int> {
         guard localCount > 0, localCount < seats.count else { return seats.indices }
         if localShare >= 1 || generator.nextUnit() < localShare { return 0..<localCount }
@@ -433,7 +385,6 @@ final class PickTable: Sendable {
 }
 
 extension PickTable.Seat {
-    /// The number of requests on all ready links.
     @inline(__always)
     var inFlight: Int {
         var sum = link.inFlight
@@ -442,11 +393,10 @@ extension PickTable.Seat {
         return sum
     }
 
-    /// Whether a link is still ready: the table is a little older than the links.
+    /// The table is a little older than the links.
     @inline(__always)
     var isReady: Bool { link.isReady || others.contains(where: \.isReady) }
 
-    /// The ready link with the fewest requests. Tells the cluster if all are at their limit.
     @inline(__always)
     var leastLoadedLink: MemberLink? {
         guard !others.isEmpty else {
@@ -464,8 +414,7 @@ extension PickTable.Seat {
         return best
     }
 
-    /// The link for large requests with the fewest of them. Tells the cluster if all are in use. Before the first one
-    /// is ready, this is an ordinary link.
+    /// Tells the cluster if all are in use. Before the first one is ready, this is an ordinary link.
     fileprivate var linkForLarge: MemberLink? {
         var best: MemberLink?
         for link in large where link.isReady && link.inFlight < best?.inFlight ?? .max { best = link }
@@ -475,7 +424,6 @@ extension PickTable.Seat {
 }
 
 extension SeededGenerator {
-    /// Returns an index from 0 to `count` - 1. `count` must be positive.
     @inline(__always)
     mutating func nextIndex(below count: Int) -> Int {
         Int(truncatingIfNeeded: next().multipliedFullWidth(by: UInt64(count)).high)

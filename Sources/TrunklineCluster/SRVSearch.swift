@@ -1,16 +1,12 @@
 import TrunklineCore
 
-/// Asks for the SRV records of one name. The system's function blocks, so it is called on a thread of its own.
-///
-/// There is at most one thread. A question that is asked while the thread still waits for the answer to an earlier one
-/// receives that answer.
+/// Asks for the SRV records of one name. The system's function blocks, so it is called on at most one thread. A
+/// question that is asked while the thread waits for an earlier answer receives that answer.
 final class SRVSearch: Sendable {
-    /// Returns the message of the name server. May block.
     typealias Function = @Sendable (String) -> Result<[UInt8], TransportError>
 
     private struct State: Sendable {
         var isRunning = false
-        /// Rung when there is an answer; `nil` if no task waits for one.
         var asker: Alarm?
         var answer: Result<[UInt8], TransportError>?
     }
@@ -21,8 +17,7 @@ final class SRVSearch: Sendable {
 
     init(_ name: String, _ function: @escaping Function) { (self.name, self.function) = (name, function) }
 
-    /// Returns the records, at most after `timeout`. If the task is cancelled, returns at once. One task at a time may
-    /// call this.
+    /// If the task is cancelled, returns at once. One task at a time may call this.
     nonisolated(nonsending) func records(
         within timeout: Duration,
         on loop: any EventLoop

@@ -1,24 +1,19 @@
 import TrunklineCore
 
-/// Makes the table of a cluster anew: once for all changes in a turn of the event loop. With thousands of servers it
-/// takes milliseconds, so it happens rarely enough to leave the loop most of its time.
-///
+/// Makes the table of a cluster once for all changes in a turn of the event loop. With thousands of servers it takes
+/// milliseconds, so it happens rarely enough to leave the loop most of its time.
 /// Unchecked `Sendable`: used only on the event loop, after the initializer, and in the deinitializer.
 final class TableUpdate: LoopWork, TimerTarget, @unchecked Sendable {
     private enum State {
         case idle
-        /// The update comes at the end of this turn.
         case scheduled
-        /// The update comes when the timer fires.
         case delayed
     }
 
     private let loop: any EventLoop
     private let facts: ClusterFacts
     private var state = State.idle
-    /// The number of updates, for tests.
     private(set) var count = 0
-    /// When the next update may begin.
     private var earliest = Instant.distantPast
     private lazy var timer = LoopTimer(target: self)
 
@@ -32,12 +27,8 @@ final class TableUpdate: LoopWork, TimerTarget, @unchecked Sendable {
         loop.schedule(LoopClosure { [loop, timer] in loop.arm(timer, at: nil) })
     }
 
-    /// Whether servers have changed since the latest table.
     var isPending: Bool { state != .idle }
 
-    /// Makes the table soon.
-    ///
-    /// - Parameter isUrgent: Whether that must not wait.
     func request(isUrgent: Bool) {
         let mayWait = !isUrgent && loop.now < earliest
         switch state {

@@ -1,36 +1,24 @@
 import Synchronization
 import TrunklineCore
 
-/// The calls that wait until a server of the cluster can take a request, in the order in which they came.
-///
-/// After an outage, or at the beginning, thousands may wait for the first server that is ready. They would all go to
-/// it. So it gets a few at first (`CrowdRelease`), and the others go on when all servers are ready that are expected to
-/// be, or a part of them after each moment.
-///
+/// The calls that wait until a server can take a request, oldest first. Thousands do not all go to the first server
+/// that is ready: `CrowdRelease` decides.
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer, and in the deinitializer.
 final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable {
-    /// Why a wait ended.
     enum End: Sendable {
         /// A server can take a request, or could just now.
         case ready
         case cancelled
         case expired
-        /// Too many calls are waiting.
         case full
-        /// The cluster is closed.
         case closed
     }
 
-    /// What the servers offer to the calls that wait.
     enum Offer: Equatable {
-        /// No server takes a request.
         case nothing
-        /// Only so many requests can be taken now, or none.
         case some(Int)
-        /// Any number of requests can be taken.
         case servers
-        /// The same, by so many servers, and more are expected to be ready soon. These have so large a share of the
-        /// weights.
+        /// The same, by so many servers with this share of the weights, and more are expected to be ready soon.
         case someServers(Int, share: Double)
     }
 
@@ -39,15 +27,12 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         /// The numbers of the waiters, lowest first, and some of earlier ones.
         var line = Heap<UInt64, Void>()
         var deadlines = DeadlineQueue()
-        /// Callers that want to know when there is a server.
         var connecting: [UInt64: Continuation<End>] = [:]
         var lastNumber: UInt64 = 0
         var offer = Offer.nothing
-        /// Lets the calls go on part by part.
         var release: CrowdRelease?
         /// Whether further callers of `waitForServer` are refused.
         var isDraining = false
-        /// Whether everyone is refused.
         var isClosed = false
 
         mutating func nextNumber() -> UInt64 {
@@ -69,13 +54,11 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             }
         }
 
-        /// When the first deadline comes, or more calls go on.
         var earliest: Instant? {
             guard let moment = release?.moment else { return deadlines.earliest }
             return min(moment, deadlines.earliest ?? .distantFuture)
         }
 
-        /// Removes the waiter that came first.
         mutating func takeFirst() -> Continuation<End>? {
             while let first = line.first {
                 line.removeFirst()
@@ -84,7 +67,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             return nil
         }
 
-        /// Removes up to `count` waiters that came first.
         mutating func takeFirst(_ count: Int) -> [Continuation<End>] {
             if count >= waiters.count { return takeAll() }
             var taken: [Continuation<End>] = []
@@ -92,7 +74,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             return taken
         }
 
-        /// Removes the waiters whose deadline is not after `latest`.
         mutating func takeDue(at latest: Instant) -> [Continuation<End>] {
             var taken: [Continuation<End>] = []
             while let id = deadlines.popDue(at: latest) {
@@ -101,7 +82,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             return taken
         }
 
-        /// Removes the waiters that may go on, now that servers are ready.
         mutating func takeReleased(at now: Instant) -> [Continuation<End>] {
             let (servers, share): (Int, Double)
             switch offer {
@@ -124,7 +104,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
             return taken
         }
 
-        /// Removes all waiters, oldest first.
         mutating func takeAll() -> [Continuation<End>] {
             (deadlines, line) = (DeadlineQueue(), Heap())
             return exchange(&waiters, with: [:]).sorted { $0.key < $1.key }.map(\.value)
@@ -141,13 +120,11 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
     private let count = Atomic<Int>(0)
     /// The number of times that a server could take a request while no call waited.
     private let chances = Atomic<UInt64>(0)
-    /// The number of calls that have begun and look for a server, whether they wait here or for the end of a back-off.
+    /// The calls that look for a server, whether they wait here or for the end of a back-off.
     private let searches = Atomic<Int>(0)
     private var timer: LoopTimer?
-    /// Rung when no call looks for a server any more.
     private let whenIdle: Alarm
 
-    /// - Parameter maximum: The largest number of calls that wait.
     init(maximum: Int, on loop: any EventLoop) {
         (self.maximum, self.loop) = (max(0, maximum), loop)
         whenIdle = Alarm(on: loop)
@@ -158,20 +135,13 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         loop.schedule(LoopClosure { [loop] in loop.arm(timer, at: nil) })
     }
 
-    /// The number of calls that wait.
     var waitingCount: Int { count.load(ordering: .relaxed) }
 
-    // MARK: Waiting
-
-    /// The present moment, for `wait`. A call asks for it before it looks for a server.
+    /// A call asks for it before it looks for a server.
     var moment: UInt64 { chances.load(ordering: .sequentiallyConsistent) }
 
-    /// Waits until a server can take a request.
-    ///
-    /// - Parameters:
-    ///   - turn: The place of the call among the waiting ones, which it keeps from wait to wait.
-    ///   - moment: The moment before the call found that no server can take its request. If one could since then, this
-    ///     does not wait.
+    /// Waits until a server can take a request, unless one could since `moment`. `turn` is the place of the call among
+    /// the waiting ones, which it keeps from wait to wait.
     func wait(until deadline: Instant?, _ turn: inout UInt64?, since moment: UInt64) async -> End {
         // A call that has waited already is not refused.
         let mayBeRefused = turn == nil
@@ -197,7 +167,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         }
     }
 
-    /// Waits until there is a server.
     func waitForServer() async -> End {
         let number = state.withLock { $0.nextNumber() }
         return await withContinuation(cancelling: self, number...number) { continuation, cancellation in
@@ -222,9 +191,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         waiter?.resume(returning: .cancelled)
     }
 
-    // MARK: For the cluster
-
-    /// The servers have changed. Lets as many calls go on as they can take.
     func serversChanged(_ offer: Offer) {
         let now = loop.now
         typealias Changes = (connecting: [Continuation<End>], waiters: [Continuation<End>], isRearmed: Bool)
@@ -253,7 +219,7 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         if isNext { requestEnded() }
     }
 
-    /// A request has ended, so that a server below its limit can take the next one.
+    /// A server below its limit can take the next request.
     func requestEnded() {
         if count.load(ordering: .sequentiallyConsistent) == 0 {
             chances.wrappingAdd(1, ordering: .sequentiallyConsistent)
@@ -277,7 +243,6 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         for waiter in waiters { waiter.resume(returning: .closed) }
     }
 
-    /// Refuses every further call, and ends those that wait.
     func close() {
         let waiters = state.withLock { state in
             (state.isDraining, state.isClosed, state.release) = (true, true, nil)
@@ -288,24 +253,17 @@ final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable
         armSoon()
     }
 
-    // MARK: Calls that look for a server
-
-    /// A call begins to look for a server, because the first choice has failed.
     func searchBegan() { searches.wrappingAdd(1, ordering: .relaxed) }
 
-    /// A call has found a server, or has ended.
     func searchEnded() {
         if searches.wrappingSubtract(1, ordering: .relaxed).newValue == 0 { whenIdle.ring() }
     }
 
-    /// Waits until no call looks for a server, at most until `deadline`.
     func waitUntilIdle(until deadline: Instant) async {
         while searches.load(ordering: .relaxed) > 0, loop.now < deadline, !Task.isCancelled {
             await whenIdle.wait(until: deadline)
         }
     }
-
-    // MARK: Deadlines
 
     func timerFired() {
         let now = loop.turnTime

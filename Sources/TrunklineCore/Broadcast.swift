@@ -8,8 +8,8 @@ package struct Broadcast<Element: Sendable> {
 
     package mutating func remove(_ id: UInt64) { streams[id] = nil }
 
-    /// Sends `element` to all readers, oldest first. The order of a dictionary differs from process to process, and a
-    /// simulation has to be reproducible.
+    /// Oldest first: the order of a dictionary differs from process to process, and a simulation has to be
+    /// reproducible.
     package mutating func yield(_ element: Element) {
         for (id, stream) in streams.sorted(by: { $0.key < $1.key }) {
             // Handles a reader that ended before it was added, whose termination nothing reports.
@@ -17,7 +17,6 @@ package struct Broadcast<Element: Sendable> {
         }
     }
 
-    /// Ends every stream.
     package mutating func finish() {
         for (_, stream) in streams.sorted(by: { $0.key < $1.key }) { stream.finish() }
         streams = [:]
@@ -25,7 +24,6 @@ package struct Broadcast<Element: Sendable> {
 }
 
 extension Connection {
-    /// Returns a new stream of the events that `access` reaches, which ends when the connection is closed.
     nonisolated func stream<Element: Sendable>(
         startingWith first: @escaping @Sendable (isolated Connection) -> Element,
         _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void

@@ -99,7 +99,6 @@ public struct ClientError: Error, Sendable {
         var fate: Fate
         /// Without the number of the try.
         package var message: String
-        /// The number of the try that failed, counted from 1.
         package var tries = 1
         var endpoint: Endpoint?
         var attempts: [Attempt] = []
@@ -142,7 +141,6 @@ public struct ClientError: Error, Sendable {
         storage = Storage(content)
     }
 
-    /// Returns this error, modified by `change`.
     package func changed(_ change: (inout Content) -> Void) -> ClientError {
         var content = storage.content
         change(&content)
@@ -151,13 +149,10 @@ public struct ClientError: Error, Sendable {
 
     private init(_ content: Content) { storage = Storage(content) }
 
-    /// Returns this error of a request with this timeline.
     package func with(_ timeline: Timeline) -> ClientError { changed { $0.timeline = timeline } }
 
-    /// Returns this error of a call for this endpoint.
     package func with(_ endpoint: Endpoint) -> ClientError { changed { $0.endpoint = endpoint } }
 
-    /// Returns this error of a handshake for this request, which was one of `count`.
     func with(_ request: Request, number: Int, of count: Int) -> ClientError {
         changed {
             $0.request = request
@@ -166,7 +161,6 @@ public struct ClientError: Error, Sendable {
         }
     }
 
-    /// Returns this error of a request with this name, unless it has a name already.
     package func named(_ name: String?) -> ClientError {
         guard let name, requestName == nil else { return self }
         return changed {
@@ -175,7 +169,6 @@ public struct ClientError: Error, Sendable {
         }
     }
 
-    /// Returns this error without the name of its request, for texts that begin with it.
     package var unnamed: ClientError {
         requestName == nil
             ? self
@@ -185,11 +178,9 @@ public struct ClientError: Error, Sendable {
             }
     }
 
-    /// Returns this error with another fate.
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
-    /// Returns this error, of the latest send of a call, as the error of the whole call. `earlier` is the fate of its
-    /// earlier sends; `answered` includes success.
+    /// The error of the whole call. `earlier` is the fate of its earlier sends; `answered` includes success.
     package func after(_ earlier: Fate) -> ClientError {
         let fate = fate.after(earlier)
         return fate == self.fate ? self : withFate(fate)
@@ -232,10 +223,8 @@ public struct ClientError: Error, Sendable {
 }
 
 extension ClientError.Fate {
-    /// Returns the fate of a call whose latest send has this fate and whose earlier ones have the fate `earlier`.
-    ///
-    /// `notSent` means that it is safe to send the request again. So it is the fate of a call only if nothing was
-    /// written in any of its sends. An answer to the latest send stays an answer.
+    /// `notSent` means that it is safe to send the request again, so nothing may have been written in any of its sends.
+    /// An answer to the latest send stays an answer.
     package func after(_ earlier: ClientError.Fate) -> ClientError.Fate {
         self == .notSent && earlier != .notSent ? .unknown : self
     }
@@ -256,7 +245,6 @@ extension ClientError: CustomStringConvertible {
     /// contains.
     public var description: String { text(of: cause.map { "\($0)".asMessage }) }
 
-    /// The description, with the text of the cause.
     func text(of cause: String?) -> String {
         var text = "\(code) (\(fate.text)): \(requestName.map { "\($0): " } ?? "")\(message)"
         // What is wrong with a request or a response comes before when and where.
@@ -284,7 +272,7 @@ extension ClientError: CustomStringConvertible {
 }
 
 extension ClientError.Fate {
-    /// The fate in words: the name `unknown` alone would read as an unknown error.
+    /// The name `unknown` alone would read as an unknown error.
     var text: String {
         switch self {
         case .notSent: "not sent"
@@ -295,7 +283,6 @@ extension ClientError.Fate {
 }
 
 extension ServerReason {
-    /// What a server has said in `error`, or in its cause; `nil` if it has said nothing.
     init?(statedBy error: any Error) {
         let refusal = error as? HandshakeRefusal
         let reason = (error as? TransportError)?.reason ?? (error as? ClientError)?.reason ?? refusal?.serverReason
@@ -305,7 +292,7 @@ extension ServerReason {
 }
 
 extension ClientError {
-    /// Whether a request may succeed on another link: the reason lies with the link, or there was none.
+    /// Whether the reason of a failure lies with the link, or there was none.
     package var mayBeRetried: Bool {
         switch code {
         case .connectionLost, .interrupted, .protocolViolation, .unavailable: true
@@ -315,7 +302,7 @@ extension ClientError {
         }
     }
 
-    /// Whether another server may take a request that was not sent: the reason lies with the link or the server.
+    /// Whether the reason that a request was not sent lies with the link or the server.
     package var mayBeSentElsewhere: Bool {
         switch code {
         case .connectionLost, .unavailable, .tlsFailed, .closed, .overloaded, .protocolViolation: true

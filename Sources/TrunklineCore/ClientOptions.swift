@@ -40,11 +40,10 @@ public struct ClientOptions: Sendable {
 
     /// The observers of the client. Default: none.
     public var observers: [any ClientObserver] = []
-    /// The recorder of the client; `nil` for none. Set by the library `TrunklineDiagnostics`.
+    /// Set by the library `TrunklineDiagnostics`.
     package var recorderSettings: (any RecorderSettings)?
-    /// The place of the client in a cluster; `nil` for a client of its own.
     package var membership: ClusterMembership?
-    /// The settings of the log; `nil` for none. Set by the library `TrunklineLogging`.
+    /// Set by the library `TrunklineLogging`.
     package var loggingSettings: (any ObserverSettings)?
     /// The interceptors through which every call passes, in this order. Default: none.
     public var interceptors: [any ClientInterceptor] = []

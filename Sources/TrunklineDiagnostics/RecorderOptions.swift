@@ -36,7 +36,6 @@ public struct RecorderOptions: Sendable {
     /// fields only the size is kept. The values of integer fields are always kept.
     public var fields: Set<String> = []
 
-    /// When to dump automatically.
     struct AutomaticDump: Sendable {
         let causes: Set<DisconnectCause>
         let interval: Duration
@@ -71,7 +70,6 @@ public struct RecorderOptions: Sendable {
         automaticDump = AutomaticDump(causes: causes, interval: interval, body: body)
     }
 
-    /// Whether the body of a frame of this type is kept.
     func keepsBody(of type: UInt32) -> Bool {
         switch bodies {
         case .none: false

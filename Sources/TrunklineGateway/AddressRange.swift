@@ -1,12 +1,8 @@
 import TrunklineCore
 
 extension SocketAddress {
-    /// Whether the address is public: not reserved for this machine, its network or a special purpose.
-    ///
-    /// These addresses are not public (special-purpose registries, RFC 6890): loopback, unspecified, private (RFC
-    /// 1918), link-local, shared (RFC 6598), unique local (RFC 4193), multicast, broadcast, benchmarking, documentation
-    /// and reserved addresses. An IPv6 address that contains an IPv4 address (mapped, compatible, 6to4, NAT64) is
-    /// public if the IPv4 address is public.
+    /// Not reserved for this machine, its network or a special purpose (RFC 6890). An IPv6 address that contains an
+    /// IPv4 address (mapped, compatible, 6to4, NAT64) is public if the IPv4 address is.
     var isPublic: Bool {
         switch self {
         case .ipv4(let bytes, _): Self.isPublic(ipv4: bytes)

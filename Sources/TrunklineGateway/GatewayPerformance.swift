@@ -12,7 +12,7 @@ import TrunklineLoopback
 final class GatewayPerformance: Sendable {
     private let gateway: HTTPGateway
     private let exchange: ServerExchange
-    /// Whether the head of the response was sent. After that, a refusal can only abort the response.
+    /// After the head of the response was sent, a refusal can only abort the response.
     private let hasBegun = Lock(false)
     /// Whether the request holds one of the gateway's places; `nil` after `leave(_:)`.
     private let place: Lock<Bool?>
@@ -26,7 +26,7 @@ final class GatewayPerformance: Sendable {
         (self.gateway, self.exchange, place) = (gateway, exchange, Lock(hasPlace))
     }
 
-    /// Releases the place and counts the outcome. Only the first call has an effect.
+    /// Only the first call has an effect.
     func leave(_ outcome: Outcome) {
         let hadPlace = place.withLock { place in
             defer { place = nil }
@@ -43,8 +43,7 @@ final class GatewayPerformance: Sendable {
         }
     }
 
-    /// Sends the last frame. Releases the place first, so that a client that has received the frame finds the place
-    /// free.
+    /// Releases the place first: a client that has received the last frame finds it free.
     private func end(_ frame: Frame, _ outcome: Outcome) async throws {
         leave(outcome)
         try await exchange.reply(frame)
@@ -56,8 +55,8 @@ final class GatewayPerformance: Sendable {
         try request.check(against: gateway.origins)
         let window = SendWindow(request.window)
         let body = try await collect(request, window)
-        // Look the name up after the body was received. During the lookup no frames of the client are read, and a link
-        // that is not read delays the responses to its other requests. It also leaves less time for the name to change.
+        // After the body: during the lookup no frames of the client are read, which delays its other requests. It also
+        // leaves less time for the name to change.
         try Task.checkCancellation()
         let limit = max(.seconds(1), gateway.options.timeout)
         try await request.checkAddresses(against: gateway.origins, gateway.resolver, within: limit)
@@ -94,9 +93,7 @@ final class GatewayPerformance: Sendable {
         }
     }
 
-    // MARK: The request
-
-    /// Receives the body. Its size must be the `Content-Length`, if there is one.
+    /// The size of the body must be the `Content-Length`, if there is one.
     private func collect(_ request: GatewayRequest, _ window: SendWindow) async throws -> OriginBody {
         let collector = BodyCollector(limit: gateway.options.maximumRequestBody)
         var (piece, isLast) = (request.request.body, exchange.request.kind != .part)
@@ -128,8 +125,6 @@ final class GatewayPerformance: Sendable {
         return collector.body
     }
 
-    // MARK: The response
-
     private func answer(_ transfer: OriginTransfer, to request: GatewayRequest, _ window: SendWindow) async throws {
         let response: HTTPURLResponse
         do { response = try await transfer.response } catch {
@@ -145,7 +140,6 @@ final class GatewayPerformance: Sendable {
             )
         }
         var first = [UInt8]()
-        // A short response is one frame.
         if !hasContent || (length ?? .max) <= mayEndAtOnce {
             let expected = hasContent ? length ?? 0 : 0
             do {
@@ -175,7 +169,6 @@ final class GatewayPerformance: Sendable {
     }
 
     private func failure(_ error: URLError, of transfer: OriginTransfer, for request: GatewayRequest) -> any Error {
-        // This task was cancelled, and the canceller reports the reason.
         if error.code == .cancelled { return CancellationError() }
         // If in doubt, an idempotent request may be sent directly.
         let isDoubtful = error.code == .cannotConnectToHost && request.forwarded.isIdempotent
@@ -183,8 +176,8 @@ final class GatewayPerformance: Sendable {
         return GatewayRefusal(reason, "\(request.origin) failed: \(error.code)", error.code)
     }
 
-    /// Sends the body in parts of at most half a window: a client that has read everything may hold back an update of a
-    /// little less than the other half.
+    /// Parts have at most half a window: a client that has read everything may hold back an update of almost the other
+    /// half.
     private func send(_ transfer: OriginTransfer, _ window: SendWindow, in size: Int) async throws {
         var count = 0
         while let data = try await transfer.next() {
@@ -206,7 +199,6 @@ final class GatewayPerformance: Sendable {
 
     private func begin() { hasBegun.withLock { $0 = true } }
 
-    /// Returns the head to send, and the length of the content, if it is known.
     private func head(of response: HTTPURLResponse, hasContent: Bool) throws -> (Bytes, Int?) {
         var fields = HTTP1Headers()
         // In a fixed order: names may differ only in case.
@@ -228,7 +220,6 @@ final class GatewayPerformance: Sendable {
         }
     }
 
-    /// Sends the refusal: as a response, or, after the head, as an abort frame.
     func refuse(_ refusal: GatewayRefusal) async throws {
         let verdict = refusal.verdict
         let outcome = [.failed, .unreachable].contains(verdict.reason) ? Outcome.failed : .refused

@@ -12,9 +12,7 @@ struct GatewayRequest {
     let request: HTTP1Request
     let url: URL
     let origin: HTTPOrigin
-    /// The number of content bytes that the gateway may send at first.
     let window: Int
-    /// The value of `Content-Length`; `nil` without that field.
     let contentLength: Int?
 
     init(_ piece: Bytes) throws(GatewayRefusal) {
@@ -32,7 +30,6 @@ struct GatewayRequest {
             )
         }
         (self.url, self.origin) = (url, origin)
-        // Host and target must name the same server, compared as text and ignoring case.
         let authority = target.drop { $0 != ":" }.dropFirst(3).prefix { $0 != "/" && $0 != "?" }
         guard request.headers["Host"]?.lowercased() == authority.lowercased() else {
             throw GatewayRefusal(.malformed, "Host differs from the target's host (RFC 9112 §3.2)")
@@ -47,7 +44,6 @@ struct GatewayRequest {
         else { throw GatewayRefusal(.malformed, "the gateway does not forward \(request.method) requests") }
     }
 
-    /// Whether `piece` begins like a tunnel's request: a method, a space, and a target in absolute form.
     static func isBeginning(_ piece: Bytes) -> Bool {
         let words = piece.prefix(64).split(separator: 0x20, maxSplits: 1, omittingEmptySubsequences: false)
         guard words.count == 2, !words[0].isEmpty, words[0].allSatisfy({ (0x21...0x7E).contains($0) }) else {
@@ -57,7 +53,6 @@ struct GatewayRequest {
         return target.hasPrefix("http://") || target == "https://"
     }
 
-    /// The request to send to the origin.
     var forwarded: URLRequest {
         var forwarded = URLRequest(url: url, cachePolicy: .reloadIgnoringLocalCacheData)
         forwarded.httpMethod = request.method.name
@@ -71,23 +66,19 @@ struct GatewayRequest {
         return forwarded
     }
 
-    // MARK: Checks
-
-    /// Throws `forbidden` if the origin is not on the list.
     func check(against origins: [HTTPOrigin.Identity: HTTPOrigin]) throws(GatewayRefusal) {
         guard origins[origin.identity] != nil else {
             throw GatewayRefusal(.forbidden, "\(origin) is not on the gateway's list of origins")
         }
     }
 
-    /// Throws `forbidden` if the origin's name resolves to an address that is not public and the list does not allow
-    /// that. The lookup takes at most `limit`.
+    /// Unless the list allows it, the name may not resolve to an address that is not public.
     func checkAddresses(
         against origins: [HTTPOrigin.Identity: HTTPOrigin],
         _ resolver: Resolver,
         within limit: Duration
     ) async throws {
-        // An address on the list is allowed as it is. A name may resolve to any address.
+        // An address on the list is allowed as it is.
         if origins[origin.identity]?.allowsPrivateAddresses == true || origin.isAddress { return }
         let lookup = OriginLookup(origin.host, resolver)
         let addresses: [SocketAddress]

@@ -39,18 +39,15 @@ public final class HTTPGateway: Sendable {
         /// On Linux the limit does not apply to the body of a redirect (301 to 308 with a `Location`): URLSession holds
         /// it in memory until it is complete. Allow only origins that you trust not to send an endless one.
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
-        /// The maximum number of bytes of one response that wait in a file for a client that is slower than the origin.
-        /// Beyond it the response is truncated and ends with an error. At most `maximumResponseBody`. Default 4 GiB.
-        ///
-        /// There is no limit for all responses together: the temporary directory may have to hold `maximumConcurrency`
-        /// times the sum of this and `maximumRequestBody`.
+        /// Bytes of one response that may wait in a file for a slow client; beyond it the response is truncated. The
+        /// temporary directory may have to hold `maximumConcurrency` times the sum of this and `maximumRequestBody`.
         package var maximumSpool = 4 * 1024 * 1024 * 1024
         /// The maximum number of requests in progress. Further requests are refused with 503. Default 256.
         public var maximumConcurrency = 256
         /// The longest time without progress at the origin, rounded up to whole seconds, at least 1 s. After that time
         /// the request fails. Default 60 s.
         public var timeout: Duration = .seconds(60)
-        /// The longest time from the request to the end of its response, including slow clients. Default 1 hour.
+        /// From the request to the end of its response, including slow clients.
         package var maximumDuration: Duration = .seconds(3600)
 
         /// Creates the default limits.
@@ -71,7 +68,6 @@ public final class HTTPGateway: Sendable {
         /// The number of requests that failed because of the origin, a limit, or a client that cancelled or
         /// disconnected.
         public var failed = 0
-        /// Requests in progress.
         package var underWay = 0
 
         init() {}
@@ -117,13 +113,10 @@ public final class HTTPGateway: Sendable {
     /// Use it in a handler that also handles other requests: `{ gateway.reaction(to: $0) ?? .echo }`.
     public func reaction(to frame: Frame) -> Reaction? { isMessage(frame) ? handler(frame) : nil }
 
-    /// Whether `frame` is an HTTP message or the first part of one. Parts have no separate type: a part is one if
-    /// it begins like a request with an `http` or `https` URL.
+    /// Parts have no type: a part is one if it begins like a request with an `http` or `https` URL.
     package func isMessage(_ frame: Frame) -> Bool {
         frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
     }
-
-    // MARK: One request
 
     private func serve(_ exchange: ServerExchange) async throws {
         let limit = options.maximumConcurrency
@@ -158,7 +151,6 @@ public final class HTTPGateway: Sendable {
 /// The reason why a gateway does not forward a request, or stops it.
 struct GatewayRefusal: Error {
     let verdict: GatewayVerdict
-    /// A human-readable description.
     let message: String
 
     init(_ reason: GatewayVerdict.Reason, _ message: String, _ code: URLError.Code? = nil) {

@@ -9,17 +9,13 @@ import TrunklineCore
 /// If the host of an origin is an IP address, that address may be private, for example a loopback address. If the host
 /// is a name, it must not resolve to a private address unless ``allowsPrivateAddresses`` is set.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
-    /// `http` or `https`.
     package let scheme: String
-    /// A name or an address, in lower case.
     package let host: String
-    /// The port; by default 80 for `http` and 443 for `https`.
     package let port: Int
     /// Whether the host's name may resolve to an address that is not public, such as `10.0.0.1` or a loopback address.
     /// Default `false`.
     public var allowsPrivateAddresses = false
 
-    /// Returns the origin of a URL, or `nil` if the URL has no valid `http` or `https` origin.
     package init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
             let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*"),
@@ -46,13 +42,11 @@ public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
         allowsPrivateAddresses = allowingPrivateAddresses
     }
 
-    /// Whether the host is an address in its usual form, and not a name.
     var isAddress: Bool {
         let parts = host.split(separator: ".", omittingEmptySubsequences: false)
         return host.contains(":") || parts.count == 4 && parts.allSatisfy { UInt8(strict: $0) != nil }
     }
 
-    /// The key by which an origin is looked up.
     struct Identity: Hashable {
         let scheme: String
         let host: String

@@ -3,7 +3,6 @@ import TrunklineCore
 /// Looks up a name once, in both address families at the same time.
 final class OriginLookup: Sendable {
     private struct State {
-        /// The caller of `addresses()`, until the result is known.
         var waiter: Continuation<[SocketAddress]?>?
         var isCancelled = false
         var lookupIDs: [Resolver.LookupID] = []
@@ -16,9 +15,7 @@ final class OriginLookup: Sendable {
 
     init(_ host: String, _ resolver: Resolver) { (self.host, self.resolver) = (host, resolver) }
 
-    /// Returns all addresses of the name; none if it is unknown.
-    ///
-    /// - Throws: `CancellationError` at once when the task is cancelled, even if the system's resolver is still busy.
+    /// Throws at once when the task is cancelled, even if the system's resolver is still busy.
     func addresses() async throws(CancellationError) -> [SocketAddress] {
         let addresses = await withTaskCancellationHandler {
             await withContinuation { (waiter: Continuation<[SocketAddress]?>) in

@@ -12,12 +12,11 @@ final class SendWindow: Sendable {
 
     init(_ room: Int) { state = Lock(State(room: room)) }
 
-    /// Adds bytes that the client accepts.
     func add(_ count: Int) {
         wake { $0.room = min($0.room + count, TunnelWire.windows.upperBound) }
     }
 
-    /// Takes `count` bytes from the window; waits until there is room. Called by one task at a time.
+    /// Called by one task at a time.
     func take(_ count: Int) async throws {
         while true {
             let isTaken = state.withLock { state in

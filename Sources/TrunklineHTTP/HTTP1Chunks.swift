@@ -5,9 +5,7 @@ import TrunklineCore
 ///     size ──► data ──► end of data ──► size … size 0 ──► trailers ──► done
 struct HTTP1Chunks: Sendable {
     private enum Place {
-        /// Before or within a size line.
         case size
-        /// Within a chunk; `left` bytes of its data are missing.
         case data(left: Int)
         /// Before the CR LF after the data.
         case dataEnd
@@ -16,32 +14,29 @@ struct HTTP1Chunks: Sendable {
     }
 
     private var place = Place.size
-    /// The trailer section, while it is read. Not part of `place`, which is copied for each chunk.
+    /// Not part of `place`, which is copied for each chunk.
     private var section = HTTP1Section()
-    /// The number of bytes, from the front of the input, that are decoded.
+    /// Decoded bytes, from the front of the input.
     private(set) var offset: Int
     /// How far the line at `offset` has been searched for its end.
     private var scanned: Int
-    /// Bytes of content so far.
     private var contentCount = 0
-    /// The range of the trailer fields; valid after the end of the content was decoded.
+    /// Valid after the end of the content was decoded.
     private(set) var trailers = 0..<0
 
-    /// The maximum length of a size line, with its extensions.
     private static let maximumLine = 256
 
     init(at offset: Int = 0) { (self.offset, scanned) = (offset, offset) }
 
     var isDone: Bool { if case .done = place { true } else { false } }
 
-    /// Adjusts the positions after the bytes before `offset` were removed from the input.
+    /// Call after the bytes before `offset` were removed from the input.
     mutating func consume() {
         scanned -= offset
         section.advance(by: offset)
         offset = 0
     }
 
-    /// Decodes as many bytes as there are, and appends the content to `content`.
     mutating func advance(
         in bytes: Span<UInt8>,
         content: inout [UInt8],
@@ -91,7 +86,6 @@ struct HTTP1Chunks: Sendable {
 
     private static var overrun: FrameError { FrameError(.malformed, "no CR LF after the data of a chunk") }
 
-    /// Takes the line at `offset`, without its CR LF; `nil` if it is incomplete.
     private mutating func takeLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
         while scanned < bytes.count, bytes[scanned] != HTTP1Grammar.lineFeed { scanned += 1 }
         guard scanned - offset <= Self.maximumLine else {
@@ -108,7 +102,7 @@ struct HTTP1Chunks: Sendable {
         return offset..<scanned - 1
     }
 
-    /// Parses a size line: hexadecimal digits, then extensions, which are ignored (RFC 9112 §7.1.1).
+    /// Hexadecimal digits, then extensions, which are ignored (RFC 9112 §7.1.1).
     private static func size(
         in bytes: Span<UInt8>,
         _ line: Range<Int>,

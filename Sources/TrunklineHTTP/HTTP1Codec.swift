@@ -85,7 +85,6 @@ public struct HTTP1Codec: FrameCodec, EndOfStreamCodec, SentFrameCodec, Pipelini
     /// larger response is decoded in parts, unless all of it has already arrived. Default 64 KiB; at least 0.
     public var partSize = 64 * 1024
 
-    /// The state of this link's responses.
     var responses = HTTP1Responses()
 
     /// Creates a codec with default limits.

@@ -1,6 +1,6 @@
 import TrunklineCore
 
-/// Encodes an outbound message: checks it as strictly as an inbound one, and adds missing fields.
+/// Checks an outbound message as strictly as an inbound one, and adds missing fields.
 struct HTTP1Encoding {
     private let body: Bytes
     private let limits: HTTP1Limits
@@ -12,13 +12,10 @@ struct HTTP1Encoding {
 
     /// The text to insert into the message, and where.
     private struct Additions {
-        /// The end of the first line.
         var lineEnd = 0
         var host = ""
-        /// The end of the last field, where the empty line begins.
         var fieldsEnd = 0
         var length = ""
-        /// Where the content begins.
         var contentStart = 0
         var omitsContent = false
     }
@@ -41,8 +38,6 @@ struct HTTP1Encoding {
             into: &output
         )
     }
-
-    // MARK: Rules
 
     private func additions(
         toRequest bytes: Span<UInt8>,
@@ -80,7 +75,7 @@ struct HTTP1Encoding {
         return additions
     }
 
-    /// Whether responses to requests of this type have no content. The codec must know this for certain.
+    /// Whether responses to requests of this type have no content, which the codec must know for certain.
     private static func isSpecial(_ type: UInt32) -> Bool {
         type == HTTP1Request.Method.headType || type == HTTP1Request.Method.connectType
     }
@@ -122,7 +117,6 @@ struct HTTP1Encoding {
         return (end, try limits.framing(of: bytes, lineEnd..<end - 2, minor: minor))
     }
 
-    /// Returns the size of the content after the head, which must be the size that the head announces.
     private func checkContent(_ bytes: Span<UInt8>, from end: Int, _ framing: HTTP1Framing) throws(FrameError) -> Int {
         let count = bytes.count - end
         if framing.isChunked {
@@ -139,8 +133,6 @@ struct HTTP1Encoding {
         }
         return count
     }
-
-    // MARK: Bytes
 
     private func write(_ additions: Additions, into output: inout SendBuffer) {
         output.append(body[..<additions.lineEnd])

@@ -6,27 +6,22 @@ import TrunklineCore
 struct HTTP1Framing {
     private(set) var contentLength: Int?
     private(set) var isChunked = false
-    /// Whether the head has `Connection: close`.
     private(set) var closes = false
-    /// Whether the head has `Connection: keep-alive`, which HTTP/1.0 needs to keep the link open.
+    /// HTTP/1.0 needs `Connection: keep-alive` to keep the link open.
     private(set) var keepsAlive = false
     private(set) var hasHost = false
-    /// The minor version of the message.
     private let minor: Int
     private let maximumFields: Int
     private var fieldCount = 0
 
-    /// Creates the framing of a head without fields.
     init(minor: Int, maximumFields: Int) { (self.minor, self.maximumFields) = (minor, maximumFields) }
 
-    /// Reads all fields in `range`, which ends before the empty line.
     init(_ bytes: Span<UInt8>, _ range: Range<Int>, minor: Int, maximumFields: Int) throws(FrameError) {
         self.init(minor: minor, maximumFields: maximumFields)
         try add(bytes, range)
     }
 
-    /// Reads the fields in `range`, which consists of complete lines. Throws as soon as the fields so far cannot belong
-    /// to a valid head.
+    /// `range` consists of complete lines. Throws as soon as the fields so far cannot belong to a valid head.
     mutating func add(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var lines = HTTP1FieldLines(range)
         while let (name, value) = try lines.next(in: bytes) {
@@ -50,7 +45,7 @@ struct HTTP1Framing {
         }
     }
 
-    /// Notes a field. The length of the name is compared first: few fields matter here.
+    /// Compares the length of the name first: few fields matter here.
     private mutating func note(_ bytes: Span<UInt8>, _ name: Range<Int>, _ value: Range<Int>) throws(FrameError) {
         switch name.count {
         case 4 where HTTP1Grammar.isEqual(bytes, name, "host"):
@@ -75,8 +70,7 @@ struct HTTP1Framing {
         }
     }
 
-    /// Parses a length. Only digits are allowed: no sign, and no list (not even of equal values, which RFC 9112 §6.3
-    /// permits a reader to reject).
+    /// Only digits: no sign, and no list, not even of equal values (RFC 9112 §6.3 permits a reader to reject it).
     private static func length(_ bytes: Span<UInt8>, _ value: Range<Int>) throws(FrameError) -> Int {
         guard !value.isEmpty else { throw FrameError(.malformed, "a Content-Length without a value") }
         var length = 0

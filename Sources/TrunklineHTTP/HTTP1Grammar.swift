@@ -10,7 +10,7 @@ enum HTTP1Grammar {
     static let colon: UInt8 = 0x3A
     static let semicolon: UInt8 = 0x3B
 
-    /// Whether `byte` may be in a token: a method, a field name, a connection option (RFC 9110 §5.6.2).
+    /// In a method, a field name, a connection option (RFC 9110 §5.6.2).
     static func isToken(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A: true  // digits, upper case, ^ _ ` and lower case
@@ -19,11 +19,9 @@ enum HTTP1Grammar {
         }
     }
 
-    /// Whether `byte` may be in a field value or a reason phrase (RFC 9110 §5.5): no control character except the tab.
+    /// In a field value or a reason phrase (RFC 9110 §5.5): no control character except the tab.
     static func isText(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7F || byte == tab }
 
-    /// Returns the offset of the first byte from `start` on that may not be in a field value or a reason phrase; the
-    /// number of bytes if all may be.
     @inline(__always)
     static func endOfText(_ bytes: Span<UInt8>, from start: Int) -> Int {
         // Most texts are short.
@@ -44,19 +42,17 @@ enum HTTP1Grammar {
         )
     }
 
-    /// Whether `byte` may be in a request target: any visible ASCII character. The URI syntax is not checked; what
-    /// matters is that the target cannot contain a separator or the end of the line.
+    /// Any visible ASCII character: the target cannot contain a separator or the end of the line.
     static func isTarget(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
 
-    /// Whether `text` is a valid value of `Host`. Less strict than RFC 3986 §3.2.2, but rejects a URL and the parts of
-    /// a URL other than host and port.
+    /// Less strict than RFC 3986 §3.2.2, but rejects a URL and the parts of a URL other than host and port.
     static func isHost(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { isTarget($0) && !"/@?#\\".utf8.contains($0) }
     }
 
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
-    /// Whether the bytes in `range` equal `text`, ignoring case. `text` must be in lower case.
+    /// Ignores case. `text` must be in lower case.
     static func isEqual(_ bytes: Span<UInt8>, _ range: Range<Int>, _ text: String) -> Bool {
         guard text.utf8.count == range.count else { return false }
         var index = range.lowerBound
@@ -68,7 +64,7 @@ enum HTTP1Grammar {
         return true
     }
 
-    /// Whether the bytes of `bytes` from `start` on, as far as there are any, are `HTTP/1.`.
+    /// Bytes that have not arrived count as equal.
     static func isVersion(_ bytes: Span<UInt8>, from start: Int) -> Bool {
         let expected: StaticString = "HTTP/1."
         return expected.withUTF8Buffer { expected in
@@ -80,8 +76,7 @@ enum HTTP1Grammar {
         }
     }
 
-    /// Calls `body` with each element of a list that is separated by commas, without blanks around it, in lower case
-    /// (RFC 9110 §5.6.1). Leaves out empty ones.
+    /// Elements are separated by commas, without blanks around them, in lower case (RFC 9110 §5.6.1). Omits empty ones.
     static func forEachElement(of list: String, _ body: ([UInt8]) -> Void) {
         var element: [UInt8] = []
         let bytes = Array(list.utf8)
@@ -97,7 +92,6 @@ enum HTTP1Grammar {
         }
     }
 
-    /// Returns `range` without spaces and tabs at its ends.
     static func trimmed(_ bytes: Span<UInt8>, _ range: Range<Int>) -> Range<Int> {
         var (lower, upper) = (range.lowerBound, range.upperBound)
         while lower < upper, isBlank(bytes[lower]) { lower += 1 }
@@ -114,7 +108,7 @@ enum HTTP1Grammar {
         unsafe bytes.extracting(range).withUnsafeBufferPointer { unsafe array.append(contentsOf: $0) }
     }
 
-    /// Returns the error if `text` is not a token, or `nil` if it is one. The message quotes only the valid prefix.
+    /// The message quotes only the valid prefix.
     static func tokenError(_ text: String, _ place: String) -> FrameError? {
         guard let first = text.utf8.first(where: { !isToken($0) }) else {
             return text.isEmpty ? FrameError(.malformed, "\(place) is empty") : nil
@@ -123,7 +117,6 @@ enum HTTP1Grammar {
         return complaint(about: first, in: start.isEmpty ? place : "\(place), after “\(start.escaped(upTo: 64))”")
     }
 
-    /// Returns the error for a byte that is not allowed at `place`.
     static func complaint(about byte: UInt8, in place: String) -> FrameError {
         let what =
             switch byte {

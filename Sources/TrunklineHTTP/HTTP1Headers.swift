@@ -36,14 +36,12 @@ public struct HTTP1Headers: Sendable, Hashable {
     /// when the message is encoded.
     public mutating func append(_ name: String, _ value: String) { fields.append(Field(name: name, value: value)) }
 
-    /// Compares names, ignoring case in the ASCII range only.
     private static func isEqual(_ a: String, _ b: String) -> Bool {
         a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { lowered($0) == lowered($1) }
     }
 
     private static func lowered(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
 
-    /// Reads the field lines in `range`.
     init(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var lines = HTTP1FieldLines(range)
         while let (name, value) = try lines.next(in: bytes) {
@@ -51,8 +49,7 @@ public struct HTTP1Headers: Sendable, Hashable {
         }
     }
 
-    /// Appends the field lines to `output`. Rejects names and values that would be read as something else (header
-    /// injection).
+    /// Rejects names and values that would be read as something else (header injection).
     func encode(into output: inout [UInt8]) throws(FrameError) {
         for field in fields {
             if let error = HTTP1Grammar.tokenError(field.name, "the name of a field") { throw error }

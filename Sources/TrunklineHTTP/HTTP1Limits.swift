@@ -1,12 +1,10 @@
 import TrunklineCore
 
-/// The size limits of messages, in both directions.
+/// The size limits of messages, in both directions. `head` and `body` are in bytes.
 struct HTTP1Limits: Sendable {
-    /// Bytes of a head, including the interim responses before it, and bytes of a trailer section.
+    /// In bytes: a head with the interim responses before it, or a trailer section.
     var head: Int
-    /// Bytes of content.
     var body: Int
-    /// Field lines of a head, and of a trailer section.
     var fields: Int
 
     init(head: Int, body: Int, fields: Int) {
@@ -16,8 +14,7 @@ struct HTTP1Limits: Sendable {
         self.fields = max(1, fields)
     }
 
-    /// Returns the end of the head, after its empty line, or `nil` if the head is incomplete. Interim responses before
-    /// it count as part of it.
+    /// Interim responses before the head count as part of it.
     func endOfHead(_ section: inout HTTP1Section, in bytes: Span<UInt8>) throws(FrameError) -> Int? {
         let end = try section.end(in: bytes)
         try check(headLength: end ?? bytes.count)
@@ -43,11 +40,11 @@ struct HTTP1Limits: Sendable {
         try HTTP1Framing(bytes, range, minor: minor, maximumFields: fields)
     }
 
-    /// Fields that are not allowed in a trailer section. Their names have 14, 17 and 4 bytes.
+    /// Their names have 14, 17 and 4 bytes.
     private static let misplaced = ["content-length", "transfer-encoding", "host"]
 
-    /// Checks the field lines of a trailer section. Fields that determine where a message ends or who receives it are
-    /// rejected: a reader that merges trailers into the head would see a different message (RFC 9110 §6.5.1).
+    /// Fields that determine where a message ends or who receives it are rejected: a reader that merges trailers into
+    /// the head would see a different message (RFC 9110 §6.5.1).
     func check(trailersIn bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var (lines, count) = (HTTP1FieldLines(range), 0)
         while let (name, _) = try lines.next(in: bytes) {

@@ -1,15 +1,13 @@
 import TrunklineCore
 
-/// A cursor within one line: the first line of a message, or a field line. The caller knows that the line has an end.
+/// A cursor within one line of a head. The caller knows that the line has an end.
 struct HTTP1Line {
-    /// The position of the next byte.
     private(set) var offset: Int
 
     init(at offset: Int) { self.offset = offset }
 
     func byte(in bytes: Span<UInt8>) -> UInt8 { offset < bytes.count ? bytes[offset] : 0 }
 
-    /// Takes bytes while they satisfy `predicate`.
     @inline(__always)
     mutating func take(in bytes: Span<UInt8>, while predicate: (UInt8) -> Bool) -> Range<Int> {
         let start = offset
@@ -17,24 +15,20 @@ struct HTTP1Line {
         return start..<offset
     }
 
-    /// Takes the text of a field value or a reason phrase.
     mutating func takeText(in bytes: Span<UInt8>) -> Range<Int> {
         let start = offset
         offset = HTTP1Grammar.endOfText(bytes, from: start)
         return start..<offset
     }
 
-    /// Takes `byte`. `place` names the preceding element for the error message.
     mutating func take(_ byte: UInt8, in bytes: Span<UInt8>, after place: String) throws(FrameError) {
         let found = self.byte(in: bytes)
         guard found == byte else { throw HTTP1Grammar.complaint(about: found, in: place) }
         offset += 1
     }
 
-    /// Takes bytes that were looked at already.
     mutating func skip(_ count: Int) { offset += count }
 
-    /// Takes CR LF.
     mutating func takeEnd(in bytes: Span<UInt8>, of place: String) throws(FrameError) {
         let found = byte(in: bytes)
         guard found == HTTP1Grammar.carriageReturn, offset + 1 < bytes.count,
@@ -43,7 +37,6 @@ struct HTTP1Line {
         offset += 2
     }
 
-    /// Takes `HTTP/1.x` and returns x.
     mutating func takeVersion(in bytes: Span<UInt8>) throws(FrameError) -> Int {
         // If bytes are missing, the digit is, too.
         guard HTTP1Grammar.isVersion(bytes, from: offset) else {
@@ -61,9 +54,7 @@ struct HTTP1Line {
 struct HTTP1RequestLine {
     let method: Range<Int>
     let target: Range<Int>
-    /// The minor version.
     let minor: Int
-    /// The end of the line, after its line feed.
     let end: Int
 
     init(in bytes: Span<UInt8>, at start: Int = 0) throws(FrameError) {
@@ -82,12 +73,9 @@ struct HTTP1RequestLine {
 
 /// The first line of a response: `HTTP/1.x SP 3DIGIT SP reason CRLF` (RFC 9112 §4).
 struct HTTP1StatusLine {
-    /// 100 to 999.
     let status: Int
     let reason: Range<Int>
-    /// The minor version.
     let minor: Int
-    /// The end of the line, after its line feed.
     let end: Int
 
     init(in bytes: Span<UInt8>, at start: Int = 0) throws(FrameError) {
@@ -114,12 +102,10 @@ struct HTTP1StatusLine {
 /// Iterates over the field lines of a head or a trailer section (RFC 9112 §5).
 struct HTTP1FieldLines {
     private var offset: Int
-    /// The end of the last field line, before the empty line.
     private let end: Int
 
     init(_ range: Range<Int>) { (offset, end) = (range.lowerBound, range.upperBound) }
 
-    /// Returns the next field, or `nil` after the last.
     mutating func next(in bytes: Span<UInt8>) throws(FrameError) -> (name: Range<Int>, value: Range<Int>)? {
         guard offset < end else { return nil }
         var line = HTTP1Line(at: offset)
@@ -135,7 +121,6 @@ struct HTTP1FieldLines {
         return (name, HTTP1Grammar.trimmed(bytes, value))
     }
 
-    /// The error for a field whose name is followed by `found`.
     @inline(never)
     private static func mistake(after name: Range<Int>, _ found: UInt8) -> FrameError {
         if HTTP1Grammar.isBlank(found) {
@@ -152,10 +137,9 @@ struct HTTP1FieldLines {
     }
 }
 
-/// Finds the lines of a head or a trailer section, up to the empty line that ends it. Reads each byte once, however the
-/// input is split. Offsets count from the front of the input.
+/// Finds the lines of a head or a trailer section, up to the empty line. Reads each byte once, however the input is
+/// split.
 struct HTTP1Section: Sendable {
-    /// The start of the current line.
     private var line: Int
     private var scanned: Int
     private var isEmpty = true
@@ -164,13 +148,9 @@ struct HTTP1Section: Sendable {
 
     init(at offset: Int = 0) { (line, scanned) = (offset, offset) }
 
-    /// Whether nothing of the section has arrived.
     var hasNotBegun: Bool { scanned == line && isEmpty }
 
-    /// Returns the range of the next line, with its CR LF, or `nil` if that has not arrived.
-    ///
-    /// - Throws: `malformed` for a line feed without a carriage return, and as soon as the incomplete line contains a
-    ///   control character, or a carriage return without a line feed.
+    /// Throws as soon as an incomplete line contains a control character, or a CR or LF without the other.
     mutating func nextLine(in bytes: Span<UInt8>) throws(FrameError) -> Range<Int>? {
         let line = try takeLine(in: bytes)
         if line != nil { invalid = nil }
@@ -203,9 +183,6 @@ struct HTTP1Section: Sendable {
         return nil
     }
 
-    /// Returns the end of the section, after its empty line, or `nil` if that has not arrived.
-    ///
-    /// - Throws: The same errors as ``nextLine(in:)``, if the section is incomplete.
     mutating func end(in bytes: Span<UInt8>, mayBeEmpty: Bool = false) throws(FrameError) -> Int? {
         while true {
             let isFirst = isEmpty
@@ -217,7 +194,7 @@ struct HTTP1Section: Sendable {
         }
     }
 
-    /// Adjusts the positions after the bytes before `offset` were removed from the input.
+    /// Call after the bytes before `offset` were removed from the input.
     mutating func advance(by offset: Int) {
         line -= offset
         scanned -= offset

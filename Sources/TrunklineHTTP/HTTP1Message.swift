@@ -1,14 +1,12 @@
 import TrunklineCore
 
-/// The positions of a message's parts in the body of its frame: `head ++ content ++ trailers`. The head includes its
-/// empty line, the trailers do not. The frame's named fields hold the sizes of the head and of the trailers.
+/// The parts of a message in its frame: `head ++ content ++ trailers`. The head includes its empty line, the trailers
+/// do not. The frame's named fields hold the sizes of the head and of the trailers.
 struct HTTP1Message {
-    /// The size of the head, including the empty line.
     let head: Int
     let content: Range<Int>
     let trailers: Range<Int>
 
-    /// Reads the sizes from the frame's named fields. If the frame has none, searches its body for the end of the head.
     init(in frame: Frame) throws(FrameError) {
         let count = frame.body.count
         if let length = frame[Frame.headLength] {
@@ -32,13 +30,11 @@ struct HTTP1Message {
         content = head..<trailers.lowerBound
     }
 
-    /// Returns the range of the head's field lines; `start` is the end of its first line.
     func fields(after start: Int) throws(FrameError) -> Range<Int> {
         guard start <= head - 2 else { throw FrameError(.illegalLength, "the head ends within its first line") }
         return start..<head - 2
     }
 
-    /// Joins `lines`, an empty line and `content` to a message.
     static func joined(_ lines: consuming [UInt8], _ content: Bytes) -> Bytes {
         lines.reserveCapacity(lines.count + 2 + content.count)
         lines += [HTTP1Grammar.carriageReturn, HTTP1Grammar.lineFeed]

@@ -1,18 +1,15 @@
 package import TrunklineCore
 
-/// The first part of a message that is carried in frames: the whole head, and the beginning of the content.
+/// The first part of a message in frames: the whole head, and the beginning of the content.
 ///
-/// The frames determine where the content ends. A transfer coding is therefore not allowed, and a `Content-Length` must
-/// agree with the frames: a reader of the frames and a reader of the fields must see the same message (RFC 9112 §11).
+/// A transfer coding is not allowed, and a `Content-Length` must agree with the frames: a reader of the frames and a
+/// reader of the fields must see the same message (RFC 9112 §11).
 package struct HTTP1Opening {
-    /// The maximum size of a head in bytes.
     package static let maximumHead = 64 * 1024
     private static let limits = HTTP1Limits(head: maximumHead, body: .max, fields: 256)
 
-    /// The value of `Content-Length`; `nil` without that field.
     package let contentLength: Int?
 
-    /// Reads the head of a request. The request's `body` is the content in `piece`.
     package static func request(_ piece: Bytes) throws(FrameError) -> (HTTP1Request, HTTP1Opening) {
         let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
             let line = try HTTP1RequestLine(in: bytes)
@@ -21,7 +18,6 @@ package struct HTTP1Opening {
         return (try HTTP1Request(Frame(.request, body: piece)), opening)
     }
 
-    /// Reads the head of a response. The response's `body` is the content in `piece`.
     package static func response(_ piece: Bytes) throws(FrameError) -> (HTTP1Response, HTTP1Opening) {
         let opening = try HTTP1Opening(piece) { bytes throws(FrameError) in
             let line = try HTTP1StatusLine(in: bytes)
@@ -61,8 +57,7 @@ package struct HTTP1Opening {
 }
 
 extension HTTP1Headers {
-    /// The fields without those that concern only one connection (RFC 9110 §7.6.1): the fields listed here, and the
-    /// fields that `Connection` names.
+    /// Omits the fields that concern only one connection (RFC 9110 §7.6.1).
     package var endToEnd: HTTP1Headers {
         var dropped = Set([
             "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te",
@@ -70,14 +65,12 @@ extension HTTP1Headers {
         ])
         for value in values(of: "Connection") {
             HTTP1Grammar.forEachElement(of: value) { option in
-                // Names of fields are in ASCII.
                 if option.allSatisfy({ $0 < 0x80 }) { dropped.insert(String(decoding: option, as: UTF8.self)) }
             }
         }
         return filtering { !dropped.contains($0) }
     }
 
-    /// Returns the fields whose names, in lower case, satisfy `predicate`.
     package func filtering(_ predicate: (String) -> Bool) -> HTTP1Headers {
         var kept = HTTP1Headers()
         for (name, value) in self where predicate(name.lowercased()) { kept.append(name, value) }

@@ -28,7 +28,7 @@ public struct HTTP1ReplyStream: AsyncSequence, Sendable {
         /// `nil` after a frame that is not valid HTTP/1.1.
         var frames: ReplyStream<Response>.AsyncIterator?
         var isFirst = true
-        /// The remaining elements of the last frame, in reverse order: the next one is the last.
+        /// In reverse order: the next element is the last.
         var rest: [HTTP1Part] = []
 
         // Required in addition to `next(isolation:)`: the standard library's default would leave the caller's actor.
@@ -76,7 +76,6 @@ public enum HTTP1Part: Sendable, Hashable {
     /// The trailer fields, after content that came in chunks.
     case trailers(HTTP1Headers)
 
-    /// Returns the elements in `frame`, a part of a response or its last frame. `isFirst` is true for the first frame.
     package static func parts(of frame: Frame, isFirst: Bool) throws(FrameError) -> [HTTP1Part] {
         var (parts, content, trailers) = ([HTTP1Part](), frame.body, HTTP1Headers())
         if isFirst {

@@ -52,13 +52,11 @@ public struct HTTP1Request: Sendable, Hashable {
         /// and `connect`, whose responses have no content.
         public var type: UInt32 { Self.known.firstIndex(of: self).map { UInt32($0) + 1 } ?? 0 }
 
-        /// The method with this type, or `nil` for 0 and other numbers.
         static func method(ofType type: UInt32) -> Method? {
             type >= 1 && type <= known.count ? known[Int(type) - 1] : nil
         }
 
-        /// Whether the method with this type is idempotent (RFC 9110 §9.2.2): all known methods except `post`,
-        /// `connect` and `patch`. Unknown methods are not.
+        /// All known methods except `post`, `connect` and `patch` (RFC 9110 §9.2.2).
         static func isIdempotent(_ type: UInt32) -> Bool {
             switch type {
             case 1, 2, 4, 5, 7, 8: true
@@ -110,7 +108,7 @@ public struct HTTP1Request: Sendable, Hashable {
         body = frame.body.part(message.content)
     }
 
-    /// Whether a request's message has `Connection: close`, so that no other request follows it on its link.
+    /// No other request follows one with `Connection: close` on its link.
     static func isLast(_ message: Bytes) -> Bool {
         let closes = try? message.withSpan { bytes throws(FrameError) -> Bool in
             let line = try HTTP1RequestLine(in: bytes)

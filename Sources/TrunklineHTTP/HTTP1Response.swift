@@ -50,7 +50,6 @@ public struct HTTP1Response: Sendable, Hashable {
         body = frame.body.part(message.content)
     }
 
-    /// Removes the content and the trailers, and keeps the head.
     mutating func empty() { (body, trailers) = (Bytes(), HTTP1Headers()) }
 
     /// Returns the frame that carries the response, for `LoopbackServer` and other servers in tests.

@@ -1,17 +1,15 @@
 import TrunklineCore
 
-/// The state of one link's responses: the requests they answer, and the position within the current response.
+/// The state of one link's responses.
 struct HTTP1Responses: Sendable {
-    /// The facts about a request that determine the length of its response (RFC 9112 §6.3).
+    /// What determines the length of a response (RFC 9112 §6.3).
     private struct Question: Sendable {
         enum Method: Sendable { case ordinary, head, connect }
 
         var method = Method.ordinary
-        /// Whether the request had `Connection: close`.
         var isLast = false
     }
 
-    /// The facts about the current response.
     private struct Answer: Sendable {
         var status = 0
         var headLength = 0
@@ -21,16 +19,16 @@ struct HTTP1Responses: Sendable {
     private enum Place: Sendable {
         /// Before or within the head, or interim responses before it.
         case head
-        /// Waiting for a whole message of the given size, after `skipping` bytes to discard.
+        /// Waiting for a message of this size, after bytes to discard.
         case whole(Int, skipping: Int)
-        /// Within content of known length; `left` bytes are missing.
+        /// `left` bytes are missing.
         case content(left: Int)
         case chunks(HTTP1Chunks)
-        /// Within content that ends with the connection; `count` bytes have arrived.
+        /// Ends with the connection; `count` bytes have arrived.
         case untilEnd(count: Int)
         /// After the last response of the link.
         case over
-        /// After a response that belongs to no request. The rest of the link is discarded.
+        /// After a response that belongs to no request: the rest of the link is discarded.
         case discarding
     }
 
@@ -38,12 +36,10 @@ struct HTTP1Responses: Sendable {
     private var place = Place.head
     private var answer = Answer()
     private var section = HTTP1Section()
-    /// What is known of the head whose lines are arriving.
     private var line: HTTP1StatusLine?
     private var framing = HTTP1Framing(minor: 1, maximumFields: 0)
-    /// Whether the head began to arrive before any request was sent, so that it cannot be the response to one.
+    /// The head began to arrive before any request was sent, so it cannot be the response to one.
     private var isUnasked = false
-    /// The start of the head, after interim responses, and the number of these.
     private var start = 0
     private var interimCount = 0
 
@@ -94,8 +90,6 @@ struct HTTP1Responses: Sendable {
         return finish(input.readBytes(input.count) ?? Bytes())
     }
 
-    // MARK: The head
-
     private mutating func takeHead(
         _ input: inout ReceiveBuffer,
         _ limits: HTTP1Limits,
@@ -129,9 +123,8 @@ struct HTTP1Responses: Sendable {
         return takeHeadAlone(&input, then: .content(left: length))
     }
 
-    /// Handles a response that belongs to no request: servers and proxies send `408` before they close an idle link.
-    /// The frame is no response, because a request may have been sent since its first bytes arrived. It ends the link
-    /// like an orderly close.
+    /// Servers and proxies send `408` before they close an idle link. The frame is no response, because a request may
+    /// have been sent since its first bytes arrived. It ends the link like an orderly close.
     private mutating func leave(_ input: inout ReceiveBuffer, _ line: HTTP1StatusLine, _ end: Int) -> Frame? {
         input.skip(start)
         var frame = Frame(.goAway, status: UInt32(line.status), body: input.readBytes(end - start) ?? Bytes())
@@ -140,8 +133,7 @@ struct HTTP1Responses: Sendable {
         return frame
     }
 
-    /// Reads the head of the response and interim responses before it; `nil` if the head is incomplete. Each line is
-    /// checked as soon as it has arrived: a head that can no longer become valid is not awaited.
+    /// Checks each line as soon as it has arrived: a head that can no longer become valid is not awaited.
     private mutating func readHead(
         _ input: ReceiveBuffer,
         _ limits: HTTP1Limits
@@ -189,8 +181,6 @@ struct HTTP1Responses: Sendable {
         }
     }
 
-    // MARK: Frames
-
     private mutating func takeWhole(_ input: inout ReceiveBuffer, _ count: Int, skipping skipped: Int) -> Frame? {
         guard input.count >= skipped + count else {
             place = .whole(count, skipping: skipped)
@@ -201,7 +191,6 @@ struct HTTP1Responses: Sendable {
         return finish(input.readBytes(count) ?? Bytes())
     }
 
-    /// Takes a message in chunks if it has arrived completely.
     private mutating func takeWhole(
         chunksIn input: inout ReceiveBuffer,
         _ limits: HTTP1Limits

@@ -1,25 +1,21 @@
 import TrunklineCore
 
-/// The server side of HTTP/1.1: requests in, responses out. For tests.
+/// The server side of HTTP/1.1, for tests.
 struct HTTP1Server: FrameCodec, SentFrameCodec {
     let limits: HTTP1Limits
-    /// The types of the requests without a response.
     private var unanswered = Deque<UInt32>()
-    /// The status of the reply whose parts are being sent; `nil` before the first part and after the last.
+    /// `nil` before the first part and after the last.
     private var statusInParts: UInt32?
     private var section = HTTP1Section()
     private var place = Place.head
-    /// The head and the content so far of a request in chunks.
     private var body: [UInt8] = []
 
     private enum Place: Sendable {
         case head
-        /// The type of the current request, and the sizes of its head and its content.
         case content(UInt32, head: Int, length: Int)
         case chunks(UInt32, head: Int, HTTP1Chunks)
     }
 
-    /// The maximum number of requests that wait for their responses.
     private static let maximumUnanswered = 65_536
 
     init(limits: HTTP1Limits) { self.limits = limits }
@@ -85,7 +81,6 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
         }
     }
 
-    /// Advances through the chunks. Returns the body of the frame at their end.
     private mutating func walk(
         _ chunks: inout HTTP1Chunks,
         _ bytes: Span<UInt8>,
@@ -112,33 +107,29 @@ struct HTTP1Server: FrameCodec, SentFrameCodec {
     }
 }
 
-/// The reply that the server side sends for a frame. The frame may not be an HTTP message: a test server's reactions
-/// can contain any bytes.
+/// A reply whose frame may not be an HTTP message: a test server's reactions can contain any bytes.
 struct HTTP1Reply {
     private let frame: Frame
     private let limits: HTTP1Limits
 
     init(_ frame: Frame, _ limits: HTTP1Limits) { (self.frame, self.limits) = (frame, limits) }
 
-    /// The frame's status, or 200 if that is 0.
     var status: UInt32 { frame.status == 0 ? 200 : frame.status }
 
     private static let beginning: Bytes = "HTTP/1."
 
-    /// Returns the frame's body if it is a message, otherwise a message with the body as its content.
     func message() throws(FrameError) -> Bytes {
         if frame.body.hasPrefix(Self.beginning) { return frame.body }
         return try HTTP1Response(Int(status), body: content()).frame().body
     }
 
-    /// Returns the body, or only the content if the frame is a received message.
     private func content() throws(FrameError) -> Bytes {
         guard frame[Frame.headLength] != nil else { return frame.body }
         return frame.body.part(try HTTP1Message(in: frame).content)
     }
 
-    /// Writes the body as a chunk (RFC 9112 §7.1). Writes a head before the first part and the last chunk after the
-    /// last part. An empty body is not written as a chunk, because an empty chunk would end the content.
+    /// Writes a head before the first part and the last chunk after the last part. An empty body is not written as a
+    /// chunk, because an empty chunk would end the content (RFC 9112 §7.1).
     func encodePart(
         behind begun: UInt32?,
         isLast: Bool,

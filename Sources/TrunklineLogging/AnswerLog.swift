@@ -1,9 +1,7 @@
 package import TrunklineCore
 
-/// The lines about what the server answered: error responses, responses that no request was waiting for, responses that
-/// their callers could not decode, and datagrams that were dropped. The first at once, summaries of what follows.
+/// The lines about error responses and about responses and datagrams that no request could use.
 package struct AnswerLog: Sendable {
-    /// What is counted apart.
     private enum Kind: Hashable, Sendable {
         case rejected(Request, status: UInt32, reason: String?)
         case invalid(Request, ClientError.Code)
@@ -11,10 +9,9 @@ package struct AnswerLog: Sendable {
         case stray(reason: String)
         case undecodable(ClientError.Code)
         case dropped(FrameError.Code)
-        /// All others, once there are many kinds.
+        /// All others, once there are `maximumKinds`.
         case others
 
-        /// The name of a request, or its type.
         struct Request: Hashable, Sendable {
             let type: UInt32
             let name: String?
@@ -37,20 +34,16 @@ package struct AnswerLog: Sendable {
             }
         }
 
-        /// Whether the datagrams were complete frames, but no responses to their requests.
         var isMismatch: Bool { [.dropped(.responseMismatch), .dropped(.unrelatedResponse)].contains(self) }
     }
 
     /// A kind of line: what was counted since the latest one.
     private struct Topic: Sendable {
         var pace: LogPace
-        /// By kind, at most `maximumKinds` of them.
         var kinds: [Kind: Int] = [:]
         var count = 0
         var places = LogPlaces()
-        /// When the latest of them came.
         var latestAt: Instant?
-        /// When the latest line was written, and the number of responses at that time.
         var written: (at: Instant?, responses: Int) = (nil, 0)
 
         init(every interval: Duration) { pace = LogPace(from: interval) }
@@ -64,10 +57,9 @@ package struct AnswerLog: Sendable {
 
         func isDue(at now: Instant) -> Bool { count > 0 && pace.isDue(at: now) }
 
-        /// When the next line is due; `nil` if there is nothing to say.
         var next: Instant? { count > 0 ? pace.next : nil }
 
-        /// ` in 30 s`: the time since the line before.
+        /// ` in 30 s`, since the line before.
         func span(_ now: Instant) -> String { written.at.map { " in \(Quantity.time(now.since($0)))" } ?? "" }
 
         func latest(_ now: Instant) -> String { LogText.latest(latestAt, at: now) }
@@ -87,7 +79,6 @@ package struct AnswerLog: Sendable {
     private var strays: Topic
     private var undecodable: Topic
     private var dropped: Topic
-    /// The latest response of each topic, as an example.
     private var latestReason: ServerReason?
     private var latestInvalid: ClientError?
     private var latestUnknown: (serial: SerialNumber, session: SessionID, reason: ServerReason?)?
@@ -95,9 +86,8 @@ package struct AnswerLog: Sendable {
     private var latestUndecodable: ClientError?
     private var latestDropped: FrameError?
 
-    /// The number of kinds that are counted apart.
     private static let maximumKinds = 16
-    /// The share of all answers from which on a few of them are a warning, and the number from which on that holds.
+    /// A few unexpected responses are a warning from this share of all answers and this number on.
     private static let (unusualShare, fewest) = (0.01, 5)
 
     package init(every interval: Duration) {
@@ -105,8 +95,6 @@ package struct AnswerLog: Sendable {
         (undecodable, dropped) = (Topic(every: interval), Topic(every: interval))
         invalid = Topic(every: interval)
     }
-
-    // MARK: Noting
 
     mutating func rejected(
         type: UInt32,
@@ -154,21 +142,16 @@ package struct AnswerLog: Sendable {
         latestDropped = reason
     }
 
-    // MARK: Writing
-
-    /// Whether the next `flush` at `now` needs the number of responses.
     func isDue(at now: Instant) -> Bool {
         rejected.isDue(at: now) || invalid.isDue(at: now) || unknown.isDue(at: now) || strays.isDue(at: now)
             || undecodable.isDue(at: now) || dropped.isDue(at: now)
     }
 
-    /// When to call `flush` next; `nil` if there is nothing left to say.
     package var nextFlush: Instant? {
         [rejected, invalid, unknown, strays, undecodable, dropped].compactMap(\.next).min()
     }
 
-    /// - Parameter responses: The number of responses to requests since the client was created, error responses included;
-    ///   `nil` if it is not known.
+    /// `responses` counts responses since the client was created, error responses included; `nil` if unknown.
     package mutating func flush(at now: Instant, responses: Int?, isLast: Bool = false, into sheet: inout LogSheet) {
         func write(
             _ topic: inout Topic,
@@ -267,7 +250,6 @@ package struct AnswerLog: Sendable {
         )
     }
 
-    /// Whether so many unexpected responses among `all` call for a look.
     private static func isUnusual(_ count: Int, among all: Int?) -> Bool {
         count >= fewest && all.map { Double(count) >= unusualShare * Double($0) } ?? false
     }

@@ -1,24 +1,20 @@
 import TrunklineCore
 
-/// The lines about certificates that expire soon: once at each level, and then once a day.
+/// The lines about certificates that expire soon: once at each level, then once a day.
 struct CertificateLog: Sendable {
     private struct Entry: Sendable {
         let endpoint: Endpoint
         let certificate: CertificateExpiry
         let expiresAt: Instant
-        /// The level of the latest line; `nil` if there was none.
         var level: LogRecord.Level?
         var nextLine = Instant.distantPast
-        /// Whether it is the latest one of its owner. Of those that were replaced, only the levels count: a link may change
-        /// between servers with different certificates.
+        /// Of replaced ones, only the levels count: a link may change between servers with different certificates.
         var isCurrent = true
     }
 
-    /// The number of certificates that are kept.
     private static let maximumCount = 8
 
     private let (warning, error): (Duration, Duration)
-    /// The latest certificates, in the order in which they were seen last.
     private var entries: [Entry] = []
 
     init(_ logging: ClientLogging) {
@@ -41,7 +37,6 @@ struct CertificateLog: Sendable {
         entries.append(entry)
     }
 
-    /// When to call `flush` next; `nil` if there is nothing to say.
     var nextFlush: Instant? { entries.filter(\.isCurrent).map { next($0) }.min() }
 
     private func next(_ entry: Entry) -> Instant {

@@ -1,12 +1,8 @@
 import TrunklineCore
 
-/// Writes the log of one client: passes its events to `LogRules` on the event loop, and the records to the closure of
-/// `ClientLogging` in a task.
+/// Passes the events of one client to `LogRules` on the event loop, and the records to the user's closure in a task.
 ///
-/// A timer is armed only while something that was counted waits for its summary.
-///
-/// Unchecked `Sendable`: the properties that change are accessed only on the event loop of the client, after the
-/// initializer.
+/// Unchecked `Sendable`: after the initializer, the mutable state is accessed only on the client's event loop.
 final class ClientLog: AttachedObserver, TimerTarget, @unchecked Sendable {
     let interests: ClientEvent.Kinds = [.failures, .links, .limits, .pushes, .endpoints, .mismatches]
     let delivery = EventDelivery.onEventLoop
@@ -17,7 +13,6 @@ final class ClientLog: AttachedObserver, TimerTarget, @unchecked Sendable {
     var name: String { "\(ClientLogging.self)" }
     private var rules: LogRules
     private var timer: LoopTimer?
-    /// The client, for what is known about its requests when a limit is reached.
     weak var client: (any ObservedClient)?
 
     private static let capacity = 1024
@@ -32,8 +27,6 @@ final class ClientLog: AttachedObserver, TimerTarget, @unchecked Sendable {
         }
         deliver()
     }
-
-    // MARK: Facts
 
     func observe(_ events: [ClientEvent]) {
         var isUrgent = false
@@ -52,8 +45,6 @@ final class ClientLog: AttachedObserver, TimerTarget, @unchecked Sendable {
             arm()
         }
     }
-
-    // MARK: Writing
 
     func timerFired() { flush() }
 

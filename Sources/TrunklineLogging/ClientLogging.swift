@@ -16,7 +16,7 @@ public struct ClientLogging: Sendable {
     ///
     /// At `debug`, every failed request and every change of a link or limit is a record of its own.
     public var level: LogRecord.Level
-    /// Whether it is the log of a client of a cluster, which receives each delay of the event loop and judges them itself.
+    /// A client of a cluster passes each delay of the event loop to the cluster, which judges it.
     package var isOfCluster = false
     /// The name of the client in its records, for programs with several. Default: none.
     public var name: String

@@ -1,27 +1,21 @@
 import TrunklineCore
 
-/// The lines about limits because of which requests wait.
-///
-/// A limit that is reached for a moment is normal under load. So the first line is written when requests have waited for
-/// a second in all within the interval of summaries. While they wait again and again, summaries follow.
+/// The lines about limits because of which requests wait. A limit reached for a moment is normal under load, so the
+/// first line is written when requests have waited for a second in all within the interval of summaries.
 struct LimitLog: Sendable {
     private struct Entry: Sendable {
         var pace: LogPace
-        /// Since when the limit is reached; `nil` while it is not.
+        /// `nil` while the limit is not reached.
         var reachedAt: Instant?
-        /// When the limit was first reached of the waits that `waited` counts, or of the times that `count` counts.
+        /// When the first wait that `waited` or `count` counts began.
         var firstAt = Instant.distantPast
-        /// When the limit was last cleared.
         var clearedAt = Instant.distantPast
-        /// How long requests waited because of the limit since the latest line, without the present wait.
+        /// Since the latest line, without the present wait.
         var waited = Duration.zero
-        /// How long they waited since the first line.
         var total = Duration.zero
-        /// How often the limit was reached since the latest line.
         var count = 0
-        /// When the latest line said that the limit is reached; `nil` if the log does not say so.
+        /// When a line said that the limit is reached; `nil` if the log does not say so.
         var writtenAt: Instant?
-        /// Where the limit was reached since the latest line.
         var places = LogPlaces()
 
         func waited(at now: Instant) -> Duration { waited + (reachedAt.map { now.since($0) } ?? .zero) }
@@ -30,16 +24,12 @@ struct LimitLog: Sendable {
     private var entries: [ClientEvent.Limit: Entry] = [:]
     private let interval: Duration
 
-    /// How long requests must have waited for a line.
     private static let grace = Duration.seconds(1)
-    /// How long a limit must not be reached until the log says that it is over.
     private static let calm = Duration.seconds(5)
 
     init(every interval: Duration) { self.interval = interval }
 
     private var limits: [ClientEvent.Limit] { entries.keys.sorted { $0.rawValue < $1.rawValue } }
-
-    // MARK: Noting
 
     mutating func reached(_ limit: ClientEvent.Limit, at now: Instant, _ endpoint: Endpoint?) {
         var entry = entries[limit] ?? Entry(pace: LogPace(from: interval))
@@ -63,9 +53,6 @@ struct LimitLog: Sendable {
         entries[limit] = entry
     }
 
-    // MARK: Writing
-
-    /// Whether the next `flush` at `now` writes that a limit is reached.
     func isDue(at now: Instant) -> Bool { entries.contains { isDue($0.key, $0.value, at: now) } }
 
     private func isDue(_ limit: ClientEvent.Limit, _ entry: Entry, at now: Instant, isLast: Bool = false) -> Bool {
@@ -73,7 +60,6 @@ struct LimitLog: Sendable {
         return isWorthIt && (isLast ? entry.writtenAt == nil : entry.pace.isDue(at: now))
     }
 
-    /// When to call `flush` next; `nil` if there is nothing left to say.
     var nextFlush: Instant? { entries.compactMap { Self.nextFlush($0.key, $0.value) }.min() }
 
     private static func nextFlush(_ limit: ClientEvent.Limit, _ entry: Entry) -> Instant? {
@@ -102,7 +88,6 @@ struct LimitLog: Sendable {
                 let text =
                     "requests no longer wait \(limit.reason); they waited for \(Quantity.time(entry.total + entry.waited))"
                     + " in all"
-                // It is over since then.
                 sheet.add(
                     .info,
                     "limit.cleared",
@@ -168,7 +153,6 @@ struct LimitLog: Sendable {
 }
 
 extension ClientEvent.Limit {
-    /// Back-pressure by design is no problem.
     fileprivate var level: LogRecord.Level {
         switch self {
         case .streamBuffer, .highWatermark, .datagramWindow: .info
@@ -176,7 +160,6 @@ extension ClientEvent.Limit {
         }
     }
 
-    /// Why requests wait.
     fileprivate var reason: String {
         switch self {
         case .maximumInFlight: "because requests.maximumInFlight is reached"

@@ -2,9 +2,8 @@ import TrunklineCore
 
 /// The lines about links and attempts.
 ///
-/// The first loss, the first failure of each kind, and the first recovery are written at once. They begin an episode, in
-/// which further ones are only counted, and summarised at intervals that grow from 10 s to 10 min. An episode ends when a
-/// link has lasted for a minute. Planned changes are summarised in the same way, whether they are part of an episode or not.
+/// The first loss, failure of each kind, and recovery are written at once. They begin an episode, in which further ones
+/// are summarised at intervals from 10 s to 10 min, until a link has lasted for a minute.
 struct LinkLog: Sendable {
     typealias Ready = ClientEvent.ReadyLink
 
@@ -13,24 +12,16 @@ struct LinkLog: Sendable {
         case trouble(Trouble)
     }
 
-    /// What may be the reason of a line.
     fileprivate enum Trouble: Sendable {
-        /// An attempt failed, or a link ended.
         case ended(DisconnectReport)
-        /// A link takes no more requests.
         case drains(Endpoint, session: SessionID, DisconnectCause, reason: String?)
     }
 
-    /// A time of trouble.
     private struct Episode: Sendable {
         var pace = LogPace(from: .seconds(10))
-        /// The kinds of failure that have a line.
         var kinds: Set<String> = []
-        /// What is not written yet.
         var unwritten = Counts()
-        /// When the latest line was written.
         var writtenAt: Instant
-        /// When the latest line said that there is a link again.
         var recoveryWrittenAt: Instant?
     }
 
@@ -40,7 +31,7 @@ struct LinkLog: Sendable {
         var latest: Trouble?
         var latestAt: Instant?
         var level = LogRecord.Level.info
-        /// The outages that ended without a line, and how long there was no link in all of them.
+        /// Outages that ended without a line, and their total duration.
         var (outages, outage) = (0, Duration.zero)
 
         var hasRecovered: Bool { outages > 0 }
@@ -52,40 +43,34 @@ struct LinkLog: Sendable {
         var pace = LogPace(from: .seconds(10))
         var causes: [String: Int] = [:]
         var count = 0
-        /// The latest of them: the line that it would have, and when the link was ready.
+        /// The line of the latest change, in case it is the only one.
         var latest: (text: String, fields: LogSheet.Fields, at: Instant)?
         var writtenAt = Instant.distantPast
 
-        /// Links that last for less than this, on average, are a problem of the server.
+        /// A shorter average lifetime is a problem of the server.
         static let unusualLifetime = Duration.seconds(60)
         static let fewestUnusual = 5
     }
 
     var upcoming: Ready?
     var nextEndpoint: Endpoint?
-    /// What is not written yet. With a failed attempt, when the first one began.
+    /// `began` is the start of the first of the failed attempts.
     private var notes: [(note: Note, at: Instant, began: Instant?)] = []
     private var state = ConnectionState.idle
-    /// When the state was told.
     private var stateAt = Instant.distantPast
     private var current: Ready?
     private var hadLink = false
     private var episode: Episode?
     private var replacements = Replacements()
-    /// Since when there is no link; `nil` while there is one, and before the first failure.
+    /// `nil` while there is a link, and before the first failure.
     private var withoutLinkSince: Instant?
-    /// The start of the first attempt since the last link ended; `nil` if none has begun.
     private var attemptingSince: Instant?
-    /// The number of attempts that failed since the last link was ready.
     private var failedAttempts = 0
-    /// The lines that child processes have written to standard error in this episode, and that are not in the log.
+    /// Lines that child processes wrote to standard error in this episode and that are not in the log.
     var omittedLines = 0
 
-    /// The number of kinds of failure that have a line of their own in an episode.
     private static let maximumKinds = 8
     private static let calm = Duration.seconds(60)
-
-    // MARK: Noting
 
     mutating func changed(to state: ConnectionState, at now: Instant) {
         if case .ready(let endpoint, let session) = state {
@@ -124,22 +109,17 @@ struct LinkLog: Sendable {
         notes.append((.trouble(.ended(report)), now, report.isOfAttempt ? attemptingSince : nil))
     }
 
-    /// Whether attempts have failed, or links were lost, and no link has lasted since.
     func isInTrouble(at now: Instant) -> Bool {
         guard episode != nil else { return false }
         return !state.isReady || now.since(stateAt) < Self.calm
     }
 
-    // MARK: Writing
-
-    /// When to call `flush` next; `nil` if everything is written.
     var nextFlush: Instant? {
         [nextSummary, replacements.count > 0 ? replacements.pace.next : nil].compactMap { $0 }.min()
     }
 
     private var nextSummary: Instant? {
         guard let episode, !episode.unwritten.isEmpty else { return nil }
-        // At the latest when the link has lasted.
         return episode.unwritten.hasRecovered && state.isReady
             ? min(episode.pace.next, stateAt.advanced(by: Self.calm)) : episode.pace.next
     }
@@ -164,8 +144,6 @@ struct LinkLog: Sendable {
         }
         writeSummary(of: episode, at: now, into: &sheet)
     }
-
-    // MARK: Links that are ready
 
     private mutating func writeReady(
         _ ready: Ready,
@@ -201,7 +179,6 @@ struct LinkLog: Sendable {
         episode.recoveryWrittenAt = now
     }
 
-    /// Writes the planned changes that have no line: one as it was, several as a summary.
     private mutating func writeReplacements(at now: Instant, into sheet: inout LogSheet) {
         guard replacements.count > 0, let latest = replacements.latest else { return }
         let (count, causes) = (replacements.count, replacements.causes)
@@ -226,9 +203,7 @@ struct LinkLog: Sendable {
         replacements.pace.wrote(at: now)
     }
 
-    /// - Parameters:
-    ///   - gap: How long there was no link, as text.
-    ///   - outage: The same as a duration; in all, if the line is about several outages.
+    /// `gap` says in words how long there was no link, `outage` as a duration in all.
     private func addRecovery(
         _ ready: Ready,
         _ gap: String,
@@ -273,8 +248,6 @@ struct LinkLog: Sendable {
         if ready.hasLostSession { fields.append(("session_lost", .flag(true))) }
         return fields
     }
-
-    // MARK: Losses and failed attempts
 
     private mutating func write(_ trouble: Trouble, began: Instant, at now: Instant, into sheet: inout LogSheet) {
         if case .ended(let report) = trouble {
@@ -338,7 +311,6 @@ struct LinkLog: Sendable {
         self.episode = episode
     }
 
-    /// Writes that there is a link again, after outages that ended without such a line.
     private func writeRecovery(
         _ ready: Ready,
         _ counts: Counts,
@@ -347,7 +319,6 @@ struct LinkLog: Sendable {
         into sheet: inout LogSheet
     ) {
         if counts.outages == 1 {
-            // With the time at which it ended.
             let gap = "; there was no link for \(Quantity.time(counts.outage))"
             return addRecovery(ready, gap, counts.outage, at: stateAt, into: &sheet)
         }
@@ -367,7 +338,6 @@ struct LinkLog: Sendable {
         return fields + (counts.latest?.logFields(next: nextAttempt) ?? [])
     }
 
-    /// Whether the client is being closed: then links end without a problem.
     private var isClosing: Bool {
         switch state {
         case .draining, .closed: true
@@ -375,9 +345,6 @@ struct LinkLog: Sendable {
         }
     }
 
-    // MARK: What follows
-
-    /// The delay before the next attempt and its endpoint, if the client waits.
     private var nextAttempt: (delay: Duration, endpoint: Endpoint?)? {
         guard case .waiting(let delay, _, _) = state else { return nil }
         return (delay, nextEndpoint)
@@ -419,12 +386,10 @@ extension LinkLog.Counts {
     }
 }
 
-// MARK: - Texts
-
 extension LinkLog.Trouble {
     fileprivate var isDrain: Bool { if case .drains = self { true } else { false } }
 
-    /// The endpoint that refused a login for good, so that attempts at it pause; `nil` if none did.
+    /// The endpoint that refused a login for good, so that attempts at it pause.
     fileprivate var refusing: Endpoint? {
         guard case .ended(let report) = self, report.isPermanent,
             report.cause == .handshakeRefused || report.cause == .proxy,
@@ -447,7 +412,6 @@ extension LinkLog.Trouble {
         }
     }
 
-    /// What distinguishes it from others of an episode.
     fileprivate var kind: String {
         switch self {
         case .drains(let endpoint, _, let cause, _): "\(endpoint) drains \(cause)"
@@ -470,18 +434,17 @@ extension LinkLog.Trouble {
         }
     }
 
-    /// `session 1 to a:1 (goAway: the server announced its shutdown)`.
+    /// `session 1 to a:1 (goAway: the server announced its shutdown)`
     fileprivate var shortText: String {
         guard case .drains(let endpoint, let session, let cause, let reason) = self else { return "" }
         return "session \(session) to \(endpoint) (\(cause.rawValue): \(reason ?? cause.meaning))"
     }
 
-    /// - Parameter isFirst: Whether the cause is explained.
     fileprivate func text(_ address: String?, isFirst: Bool) -> String {
         switch self {
         case .ended(let report): return report.logText(address, isFirst: isFirst)
         case .drains(let endpoint, let session, let cause, let reason):
-            // What the client decides itself, and a server that gives a reason, are explained by that.
+            // A reason of the client or the server explains these causes.
             let isExplained = reason != nil && (cause == .closedLocally || cause == .goAway)
             let meaning = isFirst && !isExplained ? [cause.meaning] : []
             let why = String.labelled(cause.rawValue, meaning + (reason.map { [$0] } ?? []))
@@ -507,12 +470,11 @@ extension LinkLog.Trouble {
 }
 
 extension DisconnectReport {
-    /// Whether an attempt failed, and no link ended.
     fileprivate var isOfAttempt: Bool { phase != .ready && phase != .draining }
 
     private var hasLost: Bool { requestsLost > 0 || bytesUnsent > 0 }
 
-    /// Whether it needs no line: the client ended it itself, or a draining link has finished.
+    /// The client ended the link itself, or a draining link has finished: no line.
     fileprivate var isOrdinaryEnd: Bool {
         cause == .closedLocally && error == nil || phase == .draining && !hasLost
     }
@@ -533,10 +495,8 @@ extension DisconnectReport {
 
     fileprivate static let nothingLost = "nothing lost"
 
-    /// Whether nothing was lost, and neither side had a problem.
     fileprivate var isOrderly: Bool { (!cause.isAbnormal || exit == .status(0)) && !hasLost }
 
-    /// The cause, its meaning and the error.
     var explanation: String { explanation(isFirst: true) }
 
     private func explanation(isFirst: Bool) -> String {

@@ -1,9 +1,7 @@
 import TrunklineCore
 
-/// Explanations of failures in the log, for operators who do not know this package: what a cause means, and what to do
-/// about it.
+/// Failures explained for operators who do not know this package.
 extension DisconnectCause {
-    /// The cause in plain English.
     var meaning: String {
         switch self {
         case .nameResolution: "the name of the server could not be resolved"
@@ -34,7 +32,6 @@ extension DisconnectCause {
 }
 
 extension ProxyFailure {
-    /// The failure in plain English.
     fileprivate var meaning: String {
         switch self {
         case .unreachable: "the proxy cannot be reached"
@@ -54,10 +51,9 @@ extension ProxyFailure {
 }
 
 extension DisconnectReport {
-    /// The cause in plain English, as precisely as the error allows; `nil` if the error says it.
     var meaning: String? {
-        // The message of a TLS error says that TLS failed, that of an exit that the process ended, and that of a tunnel who may
-        // have closed it.
+        // The message of the error itself says that TLS failed, that the process ended, or who may have closed a
+        // tunnel.
         switch cause {
         case .tls, .exited: if error != nil { return nil }
         case .closedLocally: if departure != nil || error != nil { return nil }
@@ -75,7 +71,7 @@ extension DisconnectReport {
         return cause.meaning
     }
 
-    /// What to do about a failure that repeats until an operator acts; `nil` for any other.
+    /// `nil` unless the failure repeats until an operator acts.
     var advice: String? {
         if suspicion != nil { return "renew the certificate of this client (options.tls.identity)" }
         return switch error {
@@ -95,7 +91,6 @@ extension DisconnectReport {
 }
 
 extension DisconnectReport {
-    /// What may be behind a failure whose error does not say it; `nil` if there is nothing to guess.
     var guess: String? { reason == nil ? LinkEndClue(self).guess : nil }
 }
 

@@ -1,11 +1,10 @@
 import TrunklineCore
 
-/// The endpoints at which what a line counts happened.
+/// The endpoints that a line names, at most `maximumCount`.
 struct LogPlaces: Sendable {
     private var endpoints: [Endpoint] = []
     private var hasMore = false
 
-    /// The number of endpoints that a line names.
     private static let maximumCount = 3
 
     init(_ endpoint: Endpoint? = nil) { note(endpoint) }
@@ -15,7 +14,6 @@ struct LogPlaces: Sendable {
         if endpoints.count < Self.maximumCount { endpoints.append(endpoint) } else { hasMore = true }
     }
 
-    /// The endpoints in the order in which they were noted; `nil` if there is none.
     var text: String? {
         endpoints.isEmpty ? nil : endpoints.map(\.description).joined(separator: ", ") + (hasMore ? ", …" : "")
     }

@@ -45,12 +45,10 @@ public struct LogRecord: Sendable {
     ///
     /// With Foundation, `Date(timeIntervalSince1970: record.timeSince1970 / .seconds(1))`.
     public internal(set) var timeSince1970: Duration?
-    /// The delay of the event loop that a client reports to the log of its cluster.
     package var loopDelay: LoopDelay?
 }
 
 extension LogRecord {
-    /// Returns the record with the server of its client.
     package func naming(_ endpoint: Endpoint) -> LogRecord {
         let server = "\(endpoint)"
         return LogRecord(
@@ -78,7 +76,6 @@ extension LogRecord: CustomStringConvertible {
 extension LogRecord: Sizable {
     package var size: Int { 1 }
 
-    /// The record that stands for `count` records that were not written.
     package static func missing(_ count: Int, client: String, after latest: LogRecord?) -> LogRecord {
         LogRecord(
             level: .warning,
@@ -94,7 +91,6 @@ extension LogRecord: Sizable {
 }
 
 extension [LogRecord] {
-    /// The records, with the time of the calendar.
     package func dated(by loop: any EventLoop) -> [LogRecord] {
         guard let unixTime = loop.unixTime else { return self }
         let begin = unixTime - .nanoseconds(loop.now.nanoseconds)
@@ -116,7 +112,7 @@ package struct LogSheet: Sendable {
 
     package init(_ level: LogRecord.Level, client: String) { (self.level, self.client) = (level, client) }
 
-    /// Adds a record. Its message and fields are made only if its level is wanted.
+    /// The message and fields are made only if the level is wanted.
     package mutating func add(
         _ level: LogRecord.Level,
         _ event: String,
@@ -132,7 +128,6 @@ package struct LogSheet: Sendable {
         )
     }
 
-    /// Returns a record for this sheet.
     package func record(
         _ level: LogRecord.Level,
         _ event: String,
@@ -151,10 +146,9 @@ package struct LogSheet: Sendable {
         )
     }
 
-    /// Adds a record.
     package mutating func add(_ record: LogRecord) { if record.level >= level { records.append(record) } }
 
-    /// Adds a record about what happened on links. Its message ends with their endpoints, as those of errors do.
+    /// The message ends with the endpoints, as those of errors do.
     mutating func add(
         _ level: LogRecord.Level,
         _ event: String,
@@ -167,6 +161,5 @@ package struct LogSheet: Sendable {
         add(level, event, at: now, "\(message()) [\(text)]", fields() + [("endpoint", .text(text))])
     }
 
-    /// Removes and returns the records.
     package mutating func takeAll() -> [LogRecord] { exchange(&records, with: []) }
 }

@@ -1,9 +1,9 @@
 import TrunklineCore
 
-/// Decides what a client logs: turns its events into records. A pure value; the time is a parameter.
+/// Turns the events of a client into records. A pure value; the time is a parameter.
 ///
-/// Call `note` for each event, and `flush` after those of one step of the event loop. `flush` writes the lines that are
-/// due, so that one line can say what an event has led to. Then take the records, and call `flush` again at `nextFlush`.
+/// Call `note` for each event, and `flush` after those of one step of the event loop, so that one line can say what an
+/// event has led to. Then take the records, and call `flush` again at `nextFlush`.
 struct LogRules: Sendable {
     private var sheet: LogSheet
     private var links: LinkLog
@@ -15,9 +15,8 @@ struct LogRules: Sendable {
     private var certificates: CertificateLog
     private let isOfCluster: Bool
     private let createdAt: Instant
-    /// The endpoint of the latest link; before the first one the only endpoint, or `nil`.
+    /// Of the latest link; before the first one the only endpoint, or `nil`.
     private var endpoint: Endpoint?
-    /// The latest links: those that are draining may be among them.
     private var endpoints: [(session: SessionID, endpoint: Endpoint)] = []
     private var isClosed = false
 
@@ -41,7 +40,6 @@ struct LogRules: Sendable {
         return endpoints.isEmpty ? "no endpoint" : first + (endpoints.count > 8 ? ", … (\(endpoints.count))" : "")
     }
 
-    /// Whether the next `flush` at `now` needs a `ClientLoad`.
     func needsLoad(at now: Instant) -> Bool { limits.isDue(at: now) || answers.isDue(at: now) }
 
     mutating func note(_ event: ClientEvent) {
@@ -127,7 +125,6 @@ struct LogRules: Sendable {
         }
     }
 
-    /// At `debug`, each event is a record.
     private mutating func noteSingle(_ event: ClientEvent) {
         switch event.content {
         // Each is a record of its own.
@@ -147,7 +144,6 @@ struct LogRules: Sendable {
         sheet.add(.debug, event.name, at: event.instant, message.isEmpty ? event.name : message, fields)
     }
 
-    /// Writes the lines that are due.
     mutating func flush(at now: Instant, _ load: ClientLoad? = nil) {
         if isClosed { return }
         // First, because it may be why the others have something to say.
@@ -159,7 +155,6 @@ struct LogRules: Sendable {
         certificates.flush(at: now, into: &sheet)
     }
 
-    /// When to call `flush` next, even if nothing happens; `nil` if there is nothing left to say.
     var nextFlush: Instant? {
         if isClosed { return nil }
         let all = [
@@ -169,19 +164,14 @@ struct LogRules: Sendable {
         return all.compactMap { $0 }.min()
     }
 
-    /// Removes and returns the records.
     mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
 
-    // MARK: The end
-
-    /// Writes what was only counted so far, and the last line.
     private mutating func close(_ metrics: Client.Metrics, at now: Instant) {
         finish(at: now, responses: metrics.responses)
         let life = now.since(createdAt)
         sheet.add(.info, "client.closed", at: now, Self.summary(of: metrics, life), Self.fields(of: metrics, life))
     }
 
-    /// Writes the last line of a client that was deallocated without being closed.
     private mutating func deallocate(pending: Int, at now: Instant) {
         finish(at: now, responses: nil)
         let lost = pending == 0 ? "" : "; \(Quantity.count(pending, "request")) had not ended"
@@ -241,8 +231,6 @@ struct LogRules: Sendable {
         ]
     }
 }
-
-// MARK: - Texts
 
 extension LearnedInterval {
     fileprivate var logText: String {

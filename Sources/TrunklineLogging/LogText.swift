@@ -8,7 +8,7 @@ package enum LogText {
             .joined(separator: ", ")
     }
 
-    /// `the latest, 4 s ago`: how a summary introduces an example that happened at `time`. `the latest` if that is now.
+    /// `the latest, 4 s ago`, or `the latest`.
     package static func latest(_ time: Instant?, at now: Instant) -> String {
         guard let time, now.since(time) >= .seconds(1) else { return "the latest" }
         return "the latest, \(Quantity.time(now.since(time))) ago"

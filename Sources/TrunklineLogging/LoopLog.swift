@@ -1,15 +1,11 @@
 package import TrunklineCore
 
-/// The lines about times in which the event loop of the client did not run: the first at once, summaries of what follows.
-///
-/// Delays of less than a second in all have no line.
+/// The lines about delays of the client's event loop, once they last a second in all.
 package struct LoopLog: Sendable {
     private var pace: LogPace
     private var count = 0
-    /// How long the delays were in all that have no line yet.
     private var sum = Duration.zero
     private var longest: LoopDelay?
-    /// When the first of them began.
     private var firstAt = Instant.distantPast
 
     private static let shortest = Duration.seconds(1)
@@ -23,7 +19,6 @@ package struct LoopLog: Sendable {
         if longest.map({ $0.duration < delay.duration }) ?? true { longest = delay }
     }
 
-    /// When to call `flush` next; `nil` if there is nothing left to say.
     package var nextFlush: Instant? { sum >= Self.shortest ? pace.next : nil }
 
     package mutating func flush(at now: Instant, isLast: Bool = false, into sheet: inout LogSheet) {
@@ -50,7 +45,6 @@ package struct LoopLog: Sendable {
 }
 
 extension LoopDelay {
-    /// What an operator may look for.
     fileprivate var meaning: String {
         switch reason {
         case .stopped where isInTurn:

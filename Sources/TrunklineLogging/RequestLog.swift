@@ -1,31 +1,24 @@
 package import TrunklineCore
 
-/// The lines about requests that failed or were refused, about dropped pushes, and about requests of the server that were
-/// not served: the first at once, summaries of what follows.
+/// The lines about failed and refused requests, dropped pushes, and requests of the server that were not served.
 package struct RequestLog: Sendable {
-    /// What was counted since the latest line.
     private struct Counts: Sendable {
         var failed: [Client.Metrics.Failure: Int] = [:]
         var refused: [ClientError.Code: Int] = [:]
-        /// The latest error, as an example, with the ID of its request; `nil` if it was refused.
         var latest: (id: RequestID?, error: ClientError, at: Instant)?
-        /// The endpoints of the links in use.
         var places = LogPlaces()
 
         var number: Int { failed.values.reduce(0, +) + refused.values.reduce(0, +) }
     }
 
     private var counts = Counts()
-    /// The pushes that were dropped since the latest line, by kind of stream.
     private var dropped: [String: Int] = [:]
     private var placesOfDrops = LogPlaces()
-    /// The requests of the server that were refused or dropped since the latest line, by the reason.
     private var unserved: [String: Int] = [:]
     private var placesOfUnserved = LogPlaces()
     private var failurePace: LogPace
     private var dropPace: LogPace
     private var unservedPace: LogPace
-    /// When the latest line of each kind was written; `nil` before the first one.
     private var (failuresWritten, dropsWritten): (Instant?, Instant?) = (nil, nil)
     private var unservedWritten: Instant?
 
@@ -34,9 +27,7 @@ package struct RequestLog: Sendable {
         unservedPace = LogPace(from: interval)
     }
 
-    // MARK: Noting
-
-    /// Notes a request that failed. Cancellation by the caller is no failure.
+    /// Cancellation by the caller is no failure.
     package mutating func failed(_ id: RequestID?, _ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
         guard error.code != .cancelled else { return }
         counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
@@ -50,21 +41,16 @@ package struct RequestLog: Sendable {
         counts.places.note(endpoint)
     }
 
-    /// Notes that streams of one kind have dropped pushes.
     mutating func dropped(_ count: Int, by stream: String, at endpoint: Endpoint?) {
         dropped[stream, default: 0].addClamped(count)
         placesOfDrops.note(endpoint)
     }
 
-    /// Notes that requests of the server were refused or dropped.
     mutating func unserved(_ count: Int, _ reason: String, at endpoint: Endpoint?) {
         unserved[reason, default: 0].addClamped(count)
         placesOfUnserved.note(endpoint)
     }
 
-    // MARK: Writing
-
-    /// When something that was counted is due; `nil` if nothing was.
     package var nextFlush: Instant? {
         var due: [Instant] = []
         if counts.latest != nil { due.append(failurePace.next) }
@@ -114,7 +100,6 @@ package struct RequestLog: Sendable {
         }
     }
 
-    /// ` in 30 s`: the time since the line before.
     private static func span(_ written: Instant?, _ now: Instant) -> String {
         written.map { " in \(Quantity.time(now.since($0)))" } ?? ""
     }
@@ -153,7 +138,6 @@ package struct RequestLog: Sendable {
 }
 
 extension [Client.Metrics.Failure: Int] {
-    /// The counts, by the text of each failure.
     package var texts: [String: Int] { Dictionary<String, Int>(map { ("\($0.key)", $0.value) }) { $0 + $1 } }
 }
 

@@ -1,13 +1,12 @@
 import TrunklineCore
 
-/// The listening socket of a `LoopbackServer`. It is opened before the server exists, and may be closed and reopened.
+/// The listening socket of a `LoopbackServer`. It is opened before the server exists.
 actor Acceptor: ListenerHandler, TransportHandler {
     nonisolated let loop: any EventLoop
     private var listener: (any Listener)?
-    /// The address that it listens on, with the assigned port. Kept while the socket is closed.
+    /// With the assigned port. Kept while the socket is closed.
     private var address: SocketAddress?
     private var receivesDatagrams = false
-    /// Holds the port while listening is paused.
     private var reservation: PortReservation?
     private weak var server: LoopbackServer?
 
@@ -15,7 +14,6 @@ actor Acceptor: ListenerHandler, TransportHandler {
 
     init(on loop: any EventLoop) { self.loop = loop }
 
-    /// Starts to listen and returns the address with its port.
     @discardableResult
     func listen(on address: SocketAddress, datagrams: Bool) throws(TransportError) -> SocketAddress {
         let listener = try loop.listen(on: address, datagrams: datagrams, handler: self)
@@ -25,7 +23,7 @@ actor Acceptor: ListenerHandler, TransportHandler {
         return listener.address
     }
 
-    /// Hands connections accepted from now on to `server`. Before that they wait in the backlog, or are closed.
+    /// Until then, connections wait in the backlog or are closed.
     func accept(for server: LoopbackServer) { self.server = server }
 
     func close() {
@@ -33,14 +31,13 @@ actor Acceptor: ListenerHandler, TransportHandler {
         (listener, reservation) = (nil, nil)
     }
 
-    /// Refuses connections until `listenAgain`. No other process can take the port meanwhile.
+    /// No other process can take the port until `listenAgain`.
     func pause() {
         guard let listener else { return }
         reservation = listener.closeKeepingPort()
         self.listener = nil
     }
 
-    /// Resumes listening at the same address.
     func listenAgain() throws(TransportError) {
         guard listener == nil, let address else { return }
         reservation = nil
@@ -66,10 +63,8 @@ private struct Handover {
 }
 
 extension SocketAddress {
-    /// The address in the form that clients use for datagrams.
     var datagramEndpoint: Endpoint { endpoint.host.map { .udp($0, port: port ?? 0) } ?? endpoint }
 
-    /// The address in the form that clients use.
     var endpoint: Endpoint {
         switch self {
         case .unix(let path): .unix(path: path)

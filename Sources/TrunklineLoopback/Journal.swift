@@ -15,62 +15,46 @@ extension LoopbackServer {
         public internal(set) var lastFailure: (any Error)?
         /// The number of requests received, including those of handshakes and of restored subscriptions.
         public internal(set) var requestCount = 0
-        /// The number of cancel frames received.
         package internal(set) var cancelCount = 0
         /// The number of pings received.
         public internal(set) var pingCount = 0
         /// The number of pongs received, which answer the server's pings.
         public internal(set) var pongCount = 0
-        /// The number of frames received that belong to a request of `Reaction.perform`: further parts of the request
-        /// and window updates, during the exchange or after it. `requestCount` and `received` do not include them.
+        /// Further parts and window updates of requests of `Reaction.perform`; not in `requestCount` and `received`.
         package internal(set) var requestPartCount = 0
-        /// The number of bodies of `Reaction.perform` that ended without a reply. Their connections were closed.
+        /// Bodies of `Reaction.perform` that ended without a reply. Their connections were closed.
         package internal(set) var unansweredCount = 0
-        /// The error that the last of those bodies threw, or `nil` if it returned.
         package internal(set) var lastBodyFailure: (any Error)? {
             didSet { lastFailure = lastBodyFailure ?? lastFailure }
         }
-        /// The number of replies queued for writing.
         package internal(set) var replyCount = 0
-        /// The number of delayed or held replies that were dropped because their request was cancelled.
+        /// Delayed or held replies dropped because their request was cancelled.
         package internal(set) var droppedReplyCount = 0
         /// The number of open connections.
         public internal(set) var connectionCount = 0
         /// The number of connections accepted since the start.
         public internal(set) var totalConnections = 0
-        /// The number of connections closed at once because `Options.maximumConnections` was reached.
         package internal(set) var refusedConnectionCount = 0
-        /// The number of completed TLS handshakes.
         package internal(set) var handshakeCount = 0
-        /// The number of TLS handshakes that resumed an earlier session.
         package internal(set) var resumptionCount = 0
-        /// The number of failed TLS handshakes.
         package internal(set) var handshakeFailureCount = 0
-        /// Why the last TLS handshake failed, as seen by the server.
         package internal(set) var lastHandshakeFailure: TransportError? {
             didSet { lastFailure = lastHandshakeFailure ?? lastFailure }
         }
-        /// The number of connections closed because the client sent bytes that are not a valid frame.
         package internal(set) var malformedCount = 0
-        /// Why the last of those connections was closed.
         package internal(set) var lastMalformation: FrameError? {
             didSet { lastFailure = lastMalformation ?? lastFailure }
         }
-        /// The number of the server's frames that the codec could not encode. They were not sent, and their connections
-        /// were closed.
+        /// The server's frames that the codec could not encode. Their connections were closed.
         package internal(set) var unencodableCount = 0
-        /// Why the last of those frames could not be encoded.
         package internal(set) var lastEncodingFailure: FrameError? {
             didSet { lastFailure = lastEncodingFailure ?? lastFailure }
         }
-        /// The number of connections reset because the client left more than `Options.maximumUnsent` bytes unread.
+        /// Connections reset because the client left more than `Options.maximumUnsent` bytes unread.
         package internal(set) var overflowCount = 0
-        /// The number of bytes received.
         package internal(set) var bytesReceived = 0
-        /// The number of bytes that the kernel accepted for sending.
         package internal(set) var bytesSent = 0
 
-        /// The latest requests and cancel frames, oldest first.
         private var latest = Deque<Frame>()
         private var latestBytes = 0
         private let maximumFrames: Int
@@ -81,7 +65,6 @@ extension LoopbackServer {
             self.maximumBytes = max(0, maximumBytes)
         }
 
-        /// The latest requests and cancel frames, oldest first, within `Options.recordedFrames` and `recordedBytes`.
         package var received: [Frame] { (0..<latest.count).map { latest[$0] } }
 
         /// The latest requests, oldest first.
@@ -102,7 +85,6 @@ extension LoopbackServer {
             }
         }
 
-        /// An empty journal, except for the number of open connections.
         var emptied: Journal {
             var journal = Journal(maximumFrames: maximumFrames, maximumBytes: maximumBytes)
             journal.connectionCount = connectionCount

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// Requests of the server to its clients.
 extension LoopbackServer {
     /// Sends a request to the client of the latest connection and returns the client's answer. If no client is
     /// connected, waits for one, at most 10 s.
@@ -38,7 +37,6 @@ extension LoopbackServer {
         return link.transport.id
     }
 
-    /// Sends a request on the connection `id` and returns the answer.
     func call(_ frame: Frame, on id: UInt64) async throws -> Frame {
         guard let link = links[id], !link.isEnding else { throw Self.connectionEnded }
         var frame = frame
@@ -68,7 +66,6 @@ extension LoopbackServer {
         return try result.get()
     }
 
-    /// Takes a frame if it answers a request of the server.
     func takeAnswer(_ frame: Frame, on link: ServerLink) -> Bool {
         frame.kind == .response && link.calls.answer(frame)
     }
@@ -80,7 +77,6 @@ extension LoopbackServer {
         caller.resume(returning: .failure(CancellationError()))
     }
 
-    /// Ends the requests of the server on a link that is ending.
     func endCalls(of link: ServerLink) { link.calls.end(Self.connectionEnded) }
 
     private static var connectionEnded: TransportError {
@@ -94,10 +90,9 @@ extension ServerLink {
         typealias Caller = Continuation<Result<Frame, any Error>>
 
         private enum Call {
-            /// The caller does not wait yet.
             case begun
             case waiting(Caller)
-            /// The caller does not wait yet. The outcome is there.
+            /// The outcome came before the caller waited.
             case ended(Result<Frame, any Error>)
         }
 
@@ -124,7 +119,6 @@ extension ServerLink {
             caller.resume(returning: result)
         }
 
-        /// Takes an answer. Returns false if no request of the server has its serial.
         mutating func answer(_ frame: Frame) -> Bool {
             switch calls[frame.serial] {
             case nil: return abandoned.remove(frame.serial) != nil
@@ -137,7 +131,6 @@ extension ServerLink {
             return true
         }
 
-        /// Removes the caller of a request, which is cancelled. `nil` if it does not wait.
         mutating func abandon(_ serial: SerialNumber) -> Caller? {
             guard case .waiting(let caller) = calls[serial] else { return nil }
             calls[serial] = nil

@@ -1,9 +1,6 @@
 public import TrunklineCore
 
-/// Methods by which a test controls the server.
 extension LoopbackServer {
-    // MARK: Frames without a request
-
     /// Sends `frame` as a push to every connected client, and returns the number of clients.
     ///
     /// - Throws: `FrameError` if the codec cannot encode the frame.
@@ -28,8 +25,6 @@ extension LoopbackServer {
         return open.count
     }
 
-    // MARK: Reactions
-
     /// Answers each of the next requests with one of `reactions`, in order. After that, the handler is called again. If
     /// an earlier script has not ended, the reactions are added to it.
     public func script(_ reactions: Reaction...) {
@@ -51,13 +46,10 @@ extension LoopbackServer {
         settle()
     }
 
-    /// Performs `reaction` on every open connection, as if a request had caused it.
     package func perform(_ reaction: Reaction) {
         for link in sortedLinks where !link.isEnding { perform(reaction, for: Frame(.request), on: link) }
         settle()
     }
-
-    // MARK: Connections
 
     /// Closes every connection. Clients may connect again.
     ///
@@ -110,6 +102,5 @@ extension LoopbackServer {
         settle()
     }
 
-    /// The links in the order in which they connected.
     var sortedLinks: [ServerLink] { links.sorted { $0.key < $1.key }.map(\.value) }
 }

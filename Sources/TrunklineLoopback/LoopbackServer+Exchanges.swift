@@ -1,17 +1,13 @@
 import TrunklineCore
 
-/// Exchanges: how bodies of `Reaction.perform` run, and how they receive frames.
+/// How bodies of `Reaction.perform` run and receive frames.
 extension LoopbackServer {
-    // MARK: Beginning and end
-
-    /// Registers an exchange for `request`. Further frames with its serial go to the body that will run.
     func open(_ request: Frame, on link: ServerLink) -> OpenExchange {
         let open = OpenExchange(request, on: link.transport.id, isAddressed: true)
         link.exchanges[request.serial] = open
         return open
     }
 
-    /// Runs `body` for the request of `program`. The program continues when the body has ended.
     func begin(
         _ body: @escaping @Sendable (ServerExchange) async throws -> Void,
         _ program: inout Program,
@@ -63,7 +59,6 @@ extension LoopbackServer {
         empty(open, on: link)
     }
 
-    /// Ends every exchange of a link that is ending.
     func endExchanges(of link: ServerLink) {
         let all = link.exchanges.values.sorted { $0.request.serial < $1.request.serial } + link.running
         for open in all { end(open, on: link) }
@@ -87,8 +82,7 @@ extension LoopbackServer {
         if link.unfinished.count > 65_536 { finish(link) }
     }
 
-    /// The complete request with `serial` was cancelled, and is answered nevertheless. The next request with this serial is
-    /// another one.
+    /// A complete request was cancelled but is answered nevertheless: the next request with its serial is another one.
     func freeSerial(of serial: SerialNumber, on link: ServerLink) {
         guard let open = link.exchanges[serial], open.isComplete else { return }
         link.exchanges[serial] = nil
@@ -104,9 +98,7 @@ extension LoopbackServer {
         makeRoom(open, on: link)
     }
 
-    // MARK: Frames of the client
-
-    /// Whether `frame` belongs to an exchange, present or past, and not to the handler.
+    /// Whether `frame` belongs to a present or past exchange and not to the handler.
     func isRequestPart(_ frame: Frame, on link: ServerLink) -> Bool {
         let isUpdate = codec.isWindowUpdate(frame)
         if let open = link.exchanges[frame.serial] {
@@ -139,8 +131,6 @@ extension LoopbackServer {
         link.crowdedCount -= 1
         if !link.isEnding { resume(link) }
     }
-
-    // MARK: Methods of an exchange
 
     func next(of open: OpenExchange) async throws -> Frame? {
         lastID = lastID.advanced(by: 1)
@@ -205,7 +195,6 @@ extension LoopbackServer {
         link.writers.remove(at: index).continuation.resume(returning: CancellationError())
     }
 
-    /// Resumes the bodies whose bytes the kernel has accepted.
     func serveWriters(of link: ServerLink) {
         let transport = link.transport
         guard let first = link.writers.first, first.mark <= link.sentCount else { return }
@@ -255,20 +244,15 @@ extension LoopbackServer {
 }
 
 extension LoopbackServer {
-    /// The number of resources held by exchanges that have not ended: exchanges, running bodies, expected serials,
-    /// parts waiting for the kernel, and connections not read because of them.
     package var exchangeCount: Int {
         links.values.reduce(0) {
             $0 + $1.exchanges.count + $1.running.count + $1.unfinished.count + $1.writers.count + $1.crowdedCount
         }
     }
 
-    /// The number of frames waiting for bodies.
     package var heldCount: Int { links.values.flatMap(\.exchanges.values).reduce(0) { $0 + $1.inbox.count } }
 
-    /// Whether a connection is not read because too many frames wait for a body.
     package var hasCrowdedLinks: Bool { links.values.contains { $0.crowdedCount > 0 } }
 
-    /// The number of bytes waiting for the kernel.
     package var unsentCount: Int { links.values.reduce(0) { $0 + $1.unsentCount } }
 }

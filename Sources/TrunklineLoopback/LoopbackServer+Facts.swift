@@ -1,23 +1,16 @@
 public import TrunklineCore
 
-/// The journal, and waiting for what it records.
 extension LoopbackServer {
     /// A record of what the server has received and done so far.
     public var journal: Journal { record }
 
-    /// The latest requests and cancel frames, oldest first; see `Journal`.
     package var received: [Frame] { record.received }
 
-    /// The number of open connections.
     package var connectionCount: Int { record.connectionCount }
 
-    /// The number of connections accepted since the start.
     package var totalConnections: Int { record.totalConnections }
 
-    /// Clears the journal, except for the number of open connections.
     package func forget() { record = record.emptied }
-
-    // MARK: Waiting
 
     /// The error of a wait that ended before its condition was met.
     public struct WaitError: Error, Sendable, CustomStringConvertible {
@@ -64,13 +57,12 @@ extension LoopbackServer {
         let deadline = loop.now.advanced(by: limit)
         let reason = await withTaskCancellationHandler {
             await withContinuation { (continuation: Continuation<WaitError.Reason?>) in
-                // Checked here and not earlier: before this point the loop may have run other work.
+                // Checked here: before this point the loop may have run other work.
                 if condition(record) { return continuation.resume(returning: nil) }
                 if isStopped { return continuation.resume(returning: .stopped) }
                 waiters[id] = FactWaiter(condition: condition, deadline: deadline, continuation: continuation)
                 if Task.isCancelled { stopWaiting(id, .cancelled) }
-                // Checked again: the task may have been suspended before this point, and the condition may be true by
-                // now.
+                // Checked again: the task may have been suspended before this point.
                 settle()
             }
         } onCancel: {
@@ -112,12 +104,10 @@ extension LoopbackServer {
         try await waitForFrame(within: limit) { $0.kind != .cancel && predicate($0) }
     }
 
-    /// Waits until `count` requests have been received in total.
     package func waitForRequests(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.requestCount >= count }
     }
 
-    /// Waits until exactly `count` connections are open.
     package func waitForConnections(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.connectionCount == count }
     }
@@ -132,9 +122,6 @@ extension LoopbackServer {
         }
     }
 
-    // MARK: On the loop
-
-    /// Resumes the waiters whose condition is true. If the server is stopped, resumes all others too.
     func serveWaiters() {
         guard !waiters.isEmpty else { return }
         for (id, waiter) in waiters.sorted(by: { $0.key < $1.key }) {
@@ -159,7 +146,7 @@ extension LoopbackServer {
     }
 }
 
-/// A task that waits for a condition. It leaves the server's table once and is resumed once.
+/// A waiter leaves the server's table once and is resumed once.
 struct FactWaiter {
     let condition: @Sendable (LoopbackServer.Journal) -> Bool
     let deadline: Instant
@@ -183,6 +170,5 @@ extension LoopbackServer: TimerTarget {
 }
 
 extension LoopbackServer {
-    /// The number of delayed replies.
     package var delayedCount: Int { delayed.count }
 }

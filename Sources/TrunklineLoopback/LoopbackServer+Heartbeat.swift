@@ -1,9 +1,6 @@
 public import TrunklineCore
 
-/// Pings, pongs and silence.
 extension LoopbackServer {
-    // MARK: Commands
-
     /// Pings every connected client, and returns the number of clients. The journal counts the pongs.
     ///
     /// The codec creates the ping, without a serial number. In protocols whose pings and pongs look alike, a client
@@ -52,9 +49,6 @@ extension LoopbackServer {
         settle()
     }
 
-    // MARK: On the loop
-
-    /// Handles a ping or a pong.
     func heartbeatReceived(_ frame: Frame, on link: ServerLink) {
         guard frame.kind == .ping else { return pongReceived(on: link) }
         if codec.pongsLookLikePings, link.unansweredPings > 0, frame.serial == 0 {
@@ -80,7 +74,7 @@ extension LoopbackServer {
 }
 
 extension LinkCodec {
-    /// A ping that the server sends. Custom codecs may need more than its kind to encode it.
+    /// Custom codecs may need more than the kind of a ping to encode it.
     var serverPing: Frame {
         var ping = ping(number: 0) ?? Frame(.ping)
         ping.serial = 0

@@ -1,11 +1,9 @@
 package import TrunklineCore
 
-/// Connections, bytes in and bytes out.
 extension LoopbackServer: TransportHandler {
-    /// The most bytes read in one go, so that writing and timers get their turn.
+    /// Bytes read in one go, so that writing and timers get their turn.
     private static let readBudget = 1024 * 1024
 
-    /// Accepts a connection and returns the handler of its socket.
     func accept(_ socket: any Transport) -> any TransportHandler {
         guard !isStopped else { return acceptor }  // the socket is released, which closes it
         guard links.count < options.maximumConnections else {
@@ -54,8 +52,6 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    // MARK: In
-
     func isReading(_ link: ServerLink) -> Bool {
         !isPaused && !link.isStopped && !link.isEnding && link.crowdedCount == 0
     }
@@ -90,7 +86,6 @@ extension LoopbackServer: TransportHandler {
         if isReading(link) { handle(frame, on: link) } else if !link.isEnding { link.backlog.append(frame) }
     }
 
-    /// Handles the frames that arrived before reading stopped, then resumes reading.
     func resume(_ link: ServerLink) {
         while isReading(link), let frame = link.backlog.popFirst() { handle(frame, on: link) }
         updateReading(link)
@@ -131,15 +126,13 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    // MARK: Out
-
-    /// Encodes `frame`, to be written at the end of the turn. Returns whether it could be encoded.
+    /// Returns whether the frame could be encoded; it is written at the end of the turn.
     @discardableResult
     func send(_ frame: Frame, on link: ServerLink) -> Bool {
         encode(on: link) { () throws(FrameError) in try link.append(frame) } && markDirty(link)
     }
 
-    /// Runs `body`. If it throws, records the error and closes the link, so that the client does not wait in vain.
+    /// An error closes the link, so that the client does not wait in vain.
     func encode(on link: ServerLink, _ body: () throws(FrameError) -> Void) -> Bool {
         do throws(FrameError) {
             try body()
@@ -152,7 +145,6 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// Marks the link for writing at the end of this turn.
     @discardableResult
     func markDirty(_ link: ServerLink) -> Bool {
         guard !link.isDirty else { return true }
@@ -194,7 +186,7 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// Puts TLS between `link` and its socket. A connection that is already secured cannot start TLS: it is closed.
+    /// A connection that is already secured is closed.
     private func startTLS(_ link: ServerLink) {
         guard let tls, link.received.isEmpty, link.backlog.isEmpty, link.secured == nil else {
             record.malformedCount += 1
@@ -224,13 +216,11 @@ extension LoopbackServer: TransportHandler {
         close(link, .gone)
     }
 
-    /// The deadline of the oldest TLS handshake in progress.
     var handshakeDeadline: Instant? {
         while let first = handshakes.first, links[first.link]?.isHandshaking != true { _ = handshakes.popFirst() }
         return handshakes.first?.deadline
     }
 
-    /// Closes connections whose TLS handshake takes too long.
     func endHandshakes(at now: Instant) {
         while let deadline = handshakeDeadline, deadline <= now, let first = handshakes.popFirst() {
             guard let link = links[first.link], let timeout = options.tls?.handshakeTimeout else { continue }
@@ -238,11 +228,8 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    // MARK: The end
-
     enum Closing { case gracefully, reset, gone }
 
-    /// Stops reading, and closes the link when everything is written.
     func finish(_ link: ServerLink) {
         link.appendClose()
         markDirty(link)
@@ -262,7 +249,7 @@ extension LoopbackServer: TransportHandler {
         }
     }
 
-    /// Flushes, resumes waiters and arms the timer. Must be called after everything that may have changed something.
+    /// Call after everything that may have changed something.
     func settle() {
         if !dirty.isEmpty, !isFlushScheduled {
             isFlushScheduled = true
@@ -274,7 +261,6 @@ extension LoopbackServer: TransportHandler {
 }
 
 extension LoopbackServer: LoopWork {
-    /// Runs at the end of a turn in which something was queued.
     package nonisolated func runOnLoop() {
         assumeIsolated { $0.flushDirty() }
     }

@@ -18,24 +18,21 @@ extension LoopbackServer {
         public var tls: TLS?
         /// Whether a delayed or held reply is sent although its request was cancelled meanwhile. Default `false`.
         public var answersCancelled = false
-        /// Whether pings are answered, in protocols that answer them. Default `true`; see `answerPings(_:after:)`.
+        /// See `answerPings(_:after:)`.
         package var answersPings = true
-        /// The time between a ping and its pong. Default: zero.
         package var pongDelay = Duration.zero
         /// The reaction to a new connection, performed as if the client had sent an empty request. Default `nil`: none.
         public var onConnect: Reaction?
         /// The status of an echo, in protocols that have a status. Default `nil`: the first status of the layout's role
         /// `success`.
         public var successStatus: UInt32?
-        /// The most frames that `received` holds, the latest ones. Default 10,000.
         package var recordedFrames = 10_000
-        /// The most bytes of bodies and named fields that `received` holds. Default 16 MiB.
+        /// Bytes of bodies and named fields in `received`.
         package var recordedBytes = 16 * 1024 * 1024
-        /// The most connections open at once. Default 10,000, at least 0. Further connections are closed as soon as
-        /// they are accepted, and counted in `Journal.refusedConnectionCount`. When the process runs out of file
-        /// descriptors (`ulimit -n`), connections wait until one is free.
+        /// Further connections are closed and counted in `refusedConnectionCount`. If the process runs out of file
+        /// descriptors, connections wait until one is free.
         package var maximumConnections = 10_000
-        /// The number of bytes that a client may leave unread; beyond it, the connection is reset. Default 256 MiB.
+        /// In bytes; a connection whose client leaves more unread is reset.
         package var maximumUnsent = 256 * 1024 * 1024
 
         /// Creates options with the defaults.

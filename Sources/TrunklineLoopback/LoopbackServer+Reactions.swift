@@ -1,9 +1,8 @@
 import TrunklineCore
 import TrunklineLayouts
 
-/// Performs reactions.
 extension LoopbackServer {
-    /// Performs `reaction`. `keepsTurn` is true for a request whose response is matched in order.
+    /// `keepsTurn` is true for a request whose response is matched in order.
     func perform(
         _ reaction: Reaction,
         for request: Frame,
@@ -32,7 +31,6 @@ extension LoopbackServer {
         }
     }
 
-    /// Performs the remaining steps of `program`, until it ends or has to wait.
     func run(_ program: Program) {
         var program = program
         let heldUp = program.holdsUp
@@ -61,7 +59,7 @@ extension LoopbackServer {
         }
     }
 
-    /// Performs one step. Returns `false` if the rest of the program is kept for later.
+    /// Returns `false` if the rest of the program is kept for later.
     private func perform(_ action: Reaction.Action, of program: inout Program, on link: ServerLink) -> Bool {
         switch action {
         case .noReply: break
@@ -121,9 +119,6 @@ extension LoopbackServer {
         return true
     }
 
-    // MARK: Replies
-
-    /// `frame`, filled in as the reply to `request`.
     func reply(
         _ frame: Frame,
         to request: Frame,
@@ -185,8 +180,6 @@ extension LoopbackServer {
         }
     }
 
-    // MARK: Later
-
     private func postpone(_ program: inout Program, _ delay: Duration, _ link: ServerLink) {
         program.holdsUp = program.keepsTurn
         if program.holdsUp { link.heldUp.insert(program.channel) }
@@ -211,7 +204,6 @@ extension LoopbackServer {
         for program in batch { run(program) }
     }
 
-    /// Runs the programs that are due, in the order of their deadlines and then of their creation.
     func runDelayed(at now: Instant) {
         var due: [RequestID] = []
         while let id = deadlines.popDue(at: now) { due.append(id) }
@@ -225,7 +217,6 @@ extension LoopbackServer {
         }
     }
 
-    /// Drops the delayed and held replies to a request that the client has cancelled.
     func dropReplies(to serial: SerialNumber, on link: ServerLink) {
         for id in link.delayed.removeValue(forKey: serial) ?? [] {
             delayed[id] = nil

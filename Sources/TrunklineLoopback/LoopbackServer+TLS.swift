@@ -20,8 +20,7 @@ extension LoopbackServer {
         public var clientRoots: PEM?
         /// Whether a connection begins with TLS. If `false`, ``Reaction/startTLS`` begins it. Default `true`.
         public var beginsAtOnce = true
-        /// How long a TLS handshake may take, from the connection or from the reaction `startTLS`. Default 10 s. A
-        /// connection that is not secured by then is closed and counted as a failed handshake (`timedOut`).
+        /// From the connection or the reaction `startTLS` on. A connection not secured by then is closed as `timedOut`.
         package var handshakeTimeout = Duration.seconds(10)
         /// The protocols that the server offers by ALPN, in order of preference. Clients that offer none of them are
         /// refused. Default empty: no protocol is negotiated.

@@ -40,52 +40,37 @@ public actor LoopbackServer {
     nonisolated let loop: any EventLoop
     nonisolated let options: Options
     let acceptor: Acceptor
-    /// The TLS context of the connections, if they are secured.
     let tls: (any TLSContext)?
-    /// Copied for every connection.
     let codec: ProtocolCodec
     let handler: Handler
 
     var isStopped = false
-    /// Whether reading is paused on every connection.
     var isPaused = false
-    /// Whether pings are answered, and after which delay.
     var answersPings: Bool
     var pongDelay: Duration
-    /// Whether writing is paused on every connection.
     var isSilent = false
-    /// Open connections by the ID of their transport.
     var links: [UInt64: ServerLink] = [:]
-    /// Connections with a TLS handshake, which may be over, and its deadline. Sorted by deadline, because all
-    /// handshakes have the same timeout.
+    /// Some handshakes may be over. Sorted by deadline, because all have the same timeout.
     var handshakes = Deque<(link: UInt64, deadline: Instant)>()
     var record: Journal
-    /// Reactions to the next requests, each to as many as it says, used before the handler is called.
     var scripted = Deque<(reaction: Reaction, times: Int)>()
 
-    /// Programs that wait for their deadlines, and those deadlines.
     var delayed: [RequestID: Delayed] = [:]
     var deadlines = DeadlineQueue()
-    /// Tasks that wait for a condition of the journal.
     var waiters: [RequestID: FactWaiter] = [:]
-    /// The last ID given to an entry of `delayed` or `waiters`, or to a waiting body.
+    /// Of an entry of `delayed` or `waiters`, or of a waiting body.
     var lastID = RequestID(0)
-    /// Fires at the earliest deadline: of `deadlines`, `waiters` or the TLS handshakes.
     var timer: LoopTimer?
 
-    /// Links with something to write at the end of this turn.
     var dirty: [ServerLink] = []
     var isFlushScheduled = false
-    /// Reused from batch to batch.
     var decoded: [Frame] = []
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
-    /// The loop of test servers that are given no other. Separate from the clients' loops, as a real server would be.
+    /// Separate from the loops of clients, as a real server would be.
     private static let loops = EventLoops(count: 1)
-
-    // MARK: Starting and stopping
 
     /// Starts a server that answers every request with the reaction of `handler`.
     ///
@@ -107,8 +92,6 @@ public actor LoopbackServer {
         return try await start(at: address, speaking: codec, options: options, on: loops, handler: handler)
     }
 
-    /// Starts a server that listens on `address`, whatever `options` say. Clients use `endpoint`, or the address if it
-    /// is `nil`.
     package static func start(
         at address: SocketAddress,
         knownAs endpoint: Endpoint? = nil,

@@ -33,7 +33,6 @@ extension Reaction {
 }
 
 extension Reaction {
-    /// Whether the reaction runs a body, now or later.
     var performs: Bool {
         switch action {
         case .perform: true

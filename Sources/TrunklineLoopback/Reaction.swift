@@ -50,8 +50,6 @@ public struct Reaction: Sendable {
     init(_ action: Action) { self.action = action }
 }
 
-// MARK: - Replies
-
 extension Reaction {
     /// Sends the request back: its type, serial, fields and body, with a status of success.
     public static let echo = Reaction(.echo)
@@ -143,14 +141,11 @@ extension Reaction {
     /// Does not reply.
     public static let noReply = Reaction(.noReply)
 
-    /// Replies twice with an echo.
     package static let twice = sequence([.echo, .echo])
 
-    /// Echoes with a serial that no request has used: the last one that the protocol has.
+    /// The last serial that the protocol has, which no request has used.
     package static let unknownSerial = Reaction(.unknownSerial)
 }
-
-// MARK: - Order and time
 
 extension Reaction {
     /// Waits for `delay`, then performs `reaction`.
@@ -177,13 +172,10 @@ extension Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: nil, reaction))
     }
 
-    /// Like `outOfOrder(window:)`, but in an order drawn from `seed`.
     package static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: seed, reaction))
     }
 }
-
-// MARK: - Frames without a request
 
 extension Reaction {
     /// Pushes `frames`. They are sent in one write with the output of the reactions before and after.
@@ -195,7 +187,6 @@ extension Reaction {
     /// (``/Trunkline/Frame/answers``).
     public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
-    /// Pings the client.
     package static let ping = Reaction(.ping)
 
     /// Starts TLS once everything before it is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`.
@@ -205,10 +196,7 @@ extension Reaction {
     public static let startTLS = Reaction(.startTLS)
 }
 
-// MARK: - Faults
-
 extension Reaction {
-    /// Performs `reaction`, and writes its bytes one at a time, one in each turn of the event loop.
     package static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
 
     /// Performs `reaction`, and writes its bytes in pieces of `size` bytes, one in each turn of the event loop.
@@ -249,15 +237,12 @@ extension Reaction {
     /// Resets the connection at once. Bytes that are not written yet are lost.
     public static let reset = Reaction(.reset)
 
-    /// Reads nothing more from this connection until `LoopbackServer.resumeReading()`, so that TCP applies
-    /// back-pressure.
+    /// Until `LoopbackServer.resumeReading()`, so that TCP applies back-pressure.
     package static let stopReading = Reaction(.stopReading)
 
     /// Writes `bytes` unchanged.
     public static func garbage(_ bytes: Bytes) -> Reaction { Reaction(.bytes(bytes)) }
 
-    /// Writes the header of a reply whose length is the largest that its field can hold, and no body.
-    ///
-    /// For codecs other than `FrameLayout` the header is unknown, so 64 bytes of 0xFF are written.
+    /// A header with the largest length, and no body. For codecs other than `FrameLayout`, 64 bytes of 0xFF.
     package static let absurdLength = Reaction(.absurdLength)
 }

@@ -67,9 +67,9 @@ public struct ServerExchange: Sendable {
     public func request(_ frame: Frame) async throws -> Frame { try await server.call(frame, on: open.link) }
 }
 
-/// A request whose reaction runs a body, now or later. Confined to the server's loop.
+/// A request whose reaction runs a body, now or later.
 ///
-/// Sendable: other code only hands it back to the server, which accesses its contents within its isolation.
+/// Unchecked `Sendable`: confined to the server's loop; other code only hands it back to the server.
 final class OpenExchange: @unchecked Sendable {
     enum State {
         case open
@@ -82,22 +82,16 @@ final class OpenExchange: @unchecked Sendable {
 
     let link: UInt64
     let request: Frame
-    /// Whether further frames with the request's serial are routed to the exchange.
+    /// Further frames with the request's serial are routed to the exchange.
     var isAddressed: Bool
     var state = State.open
-    /// The program that runs the body.
     var program: Program?
     var task: Task<Void, Never>?
-    /// Whether the client has sent the complete request.
     var isComplete: Bool
-    /// The default type of the reply.
     var type: UInt32
-    /// Frames that the body has not read yet, and about how many bytes they hold.
     var inbox = Deque<Frame>()
     var inboxBytes = 0
-    /// Whether reading is paused because of these frames.
     var isCrowded = false
-    /// Tasks that wait for a frame.
     var readers: [(id: RequestID, continuation: Reader)] = []
 
     init(_ request: Frame, on link: UInt64, isAddressed: Bool) {
@@ -112,11 +106,10 @@ final class OpenExchange: @unchecked Sendable {
     var isRoomy: Bool { inbox.count <= 128 && inboxBytes <= 512 * 1024 }
 }
 
-/// A body that waits until the kernel has accepted what it wrote. It leaves its link once and is resumed once.
+/// Waits until the kernel has accepted a part. It leaves its link once and is resumed once.
 struct PartWriter {
     let id: RequestID
     let open: OpenExchange
-    /// The link's `sentCount` once this part is written.
     let mark: Int
     /// The `sentMark` of TLS at which the kernel has accepted this part; `nil` until it is written.
     var takenMark: Int?

@@ -3,35 +3,26 @@ import TrunklineCore
 /// One client's connection to a `LoopbackServer`. Confined to the server's loop.
 final class ServerLink {
     var transport: any Transport
-    /// `transport`, if that is TLS.
     var secured: SecuredTransport? { transport as? SecuredTransport }
     var codec: LinkCodec
     let matching: ResponseMatching
     var received = ReceiveBuffer()
     /// Frames that arrived before reading stopped, kept until it resumes.
     var backlog = Deque<Frame>()
-    /// Whether reading is stopped for this link alone.
     var isStopped = false
-    /// Whether its TLS handshake is in progress.
     var isHandshaking = false
-    /// Whether the link is closing: nothing more is read or performed, but queued bytes are still written.
+    /// Nothing more is read or performed, but queued bytes are still written.
     var isEnding = false
-    /// Whether the link is in the server's list of links with something to write.
     var isDirty = false
 
-    /// The number of the server's pings that are not answered yet.
     var unansweredPings = 0
 
-    /// Delayed programs by the serial of their request.
     var delayed: [SerialNumber: Set<RequestID>] = [:]
-    /// Channels on which a delayed program has yet to reply, in a protocol matched in order. Without channels, all is on 0.
+    /// Channels on which a delayed program has yet to reply, in a protocol matched in order; 0 without channels.
     var heldUp: Set<UInt64> = []
-    /// Programs that wait for that reply, by channel.
     var lines: [UInt64: Deque<Program>] = [:]
-    /// Programs held by `outOfOrder`.
     var held: [Program] = []
 
-    /// Requests whose reaction runs a body, by their serials, until the reply.
     var exchanges: [SerialNumber: OpenExchange] = [:]
     /// Exchanges whose body is running, also after the reply and in protocols without serials.
     var running: [OpenExchange] = []
@@ -39,33 +30,26 @@ final class ServerLink {
     var unfinished: Set<SerialNumber> = []
     /// How many of `exchanges` hold so many frames that reading is paused.
     var crowdedCount = 0
-    /// Bodies that wait until the kernel has accepted what they wrote, in order.
     var writers: [PartWriter] = []
-    /// Requests of the server that the client has not answered.
     var calls = Calls()
-    /// The number of bytes written.
     var sentCount = 0
 
-    /// The output that is written next, in as few writes as possible.
+    /// Written in the order `out`, `later`, `tail`.
     private var out = SendBuffer()
-    /// The output that is written after `out`; `tail` follows it.
     private var later = Deque<Output>()
     private var tail = SendBuffer()
-    /// The number of bytes in `later`.
     private var laterCount = 0
 
-    /// The size at which a new buffer begins. A buffer frees its memory only when all of it is written, so none may
-    /// grow without bound.
+    /// A buffer frees its memory only when all of it is written, so none may grow without bound.
     private static let bufferSize = 256 * 1024
 
     /// Output that cannot be appended to the bytes before it.
     private enum Output {
         case bytes(SendBuffer)
-        /// `size` bytes in each turn of the loop.
         case pieces([UInt8], start: Int, size: Int)
         case startTLS
         case close
-        /// Nothing: the output that follows is never written.
+        /// The output that follows is never written.
         case hang
     }
 
@@ -75,18 +59,13 @@ final class ServerLink {
         matching = codec.matching
     }
 
-    /// The number of bytes waiting to be written.
     var unsentCount: Int { out.count + laterCount + tail.count }
 
-    /// Removes the delayed program `id`, which is about to run.
     func removeDelayed(_ id: RequestID, serial: SerialNumber) {
         delayed[serial]?.remove(id)
         if delayed[serial]?.isEmpty == true { delayed[serial] = nil }
     }
 
-    // MARK: Queueing
-
-    /// Encodes `frame` after everything queued.
     func append(_ frame: Frame) throws(FrameError) {
         if transport.exchangesDatagrams {
             var datagram = SendBuffer()
@@ -101,14 +80,12 @@ final class ServerLink {
         }
     }
 
-    /// Moves `tail` into `later`, so that something else can follow.
     private func sealTail() {
         guard !tail.isEmpty else { return }
         laterCount += tail.count
         later.append(.bytes(exchange(&tail, with: SendBuffer())))
     }
 
-    /// The bytes of `frame`.
     func encoded(_ frame: Frame) throws(FrameError) -> [UInt8] {
         var buffer = SendBuffer()
         try Self.encode(frame, with: &codec, into: &buffer)
@@ -131,7 +108,7 @@ final class ServerLink {
         codec.noteSent(frame)
     }
 
-    /// Writes `bytes` after everything queued, `size` of them in each turn of the loop; `nil` for all at once.
+    /// `size` bytes in each turn of the loop; `nil` for all at once.
     func append(_ bytes: [UInt8], inPiecesOf size: Int? = nil) {
         guard !bytes.isEmpty else { return }
         if let size {
@@ -148,7 +125,6 @@ final class ServerLink {
         }
     }
 
-    /// Closes the connection cleanly once everything is written.
     func appendClose() {
         isEnding = true
         transport.isReading = false
@@ -156,33 +132,26 @@ final class ServerLink {
         later.append(.close)
     }
 
-    /// Writes nothing of what follows.
     func appendHang() {
         sealTail()
         later.append(.hang)
     }
 
-    /// Starts TLS once everything is written.
     func appendStartTLS() {
         sealTail()
         later.append(.startTLS)
     }
 
-    // MARK: Writing
-
     enum Flush {
-        /// Nothing is left, or the socket accepts no more and will report when it does.
+        /// Nothing is left, or the socket reports when it accepts more.
         case done
-        /// More is to be written in the next turn.
+        /// In the next turn.
         case again
-        /// All plaintext is written: TLS can start.
         case startTLS
-        /// Everything is written: the link can be closed cleanly.
         case close
         case failed
     }
 
-    /// Writes as much as the socket accepts and this turn allows. Adds the number of bytes to `sent`.
     func flush(sent: inout Int) -> Flush {
         transport.awaitsWritable = false
         for _ in 0..<64 {
@@ -240,19 +209,14 @@ final class ServerLink {
         return transport.awaitsWritable ? .done : .again
     }
 
-    // MARK: Reading
-
     enum Read {
         case nothing
-        /// So many bytes, and whether there may be more.
         case bytes(Int, mayHaveMore: Bool)
-        /// The client has ended its direction.
         case end
         case failed
         case malformed(FrameError)
     }
 
-    /// Reads once and decodes every complete frame.
     func read(into frames: inout [Frame]) -> Read {
         var offered = 0
         let (count, outcome) = unsafe received.fill { free in
@@ -283,7 +247,6 @@ final class ServerLink {
         return .bytes(count, mayHaveMore: count == offered || transport.exchangesDatagrams)
     }
 
-    /// Decodes the frame that the end of the client's direction completes, if there is one.
     private func end(into frames: inout [Frame]) -> Read {
         do throws(FrameError) {
             try codec.decodeAllAtEnd(&received, into: &frames)

@@ -30,7 +30,6 @@ public struct ClusterSnapshot: MetricsSnapshot, Hashable {
         (self.metrics, self.name, self.attributes) = (metrics, name, attributes)
     }
 
-    /// The metrics of all clients of `servers`, which have one address.
     func total(of servers: [Cluster.ServerMetrics]) -> Client.Metrics {
         var total = Client.Metrics()
         for server in servers { total.merge(server.total) }
@@ -42,8 +41,7 @@ public struct ClusterSnapshot: MetricsSnapshot, Hashable {
 }
 
 extension Cluster.Metrics {
-    /// The servers by the values of `server.address` and `server.port`, in their order. Several only if their endpoints
-    /// differ in TLS alone.
+    /// A group has several servers only if their endpoints differ in TLS alone.
     var serversByAddress: [(address: [String?], servers: [Cluster.ServerMetrics])] {
         var places: [[String?]: Int] = [:]
         var groups: [(address: [String?], servers: [Cluster.ServerMetrics])] = []

@@ -4,7 +4,6 @@ import TrunklineCore
 
 /// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
 extension Metric {
-    /// All metrics, in the order of the pages that the exporters make.
     package static let all: [Metric] =
         calls + requests + pushes + serverRequests + cache + observers + links + frames + connection + cluster
 
@@ -267,7 +266,7 @@ extension Metric {
         ) { $0.maximumWaiting },
     ]
 
-    /// A value about requests of the server. It has no point before the client has served or received one.
+    /// No point before the client has served or received a request of the server.
     private static func serving(
         _ name: String,
         _ kind: Kind,
@@ -289,7 +288,6 @@ extension Metric {
         },
     ]
 
-    /// A value of each queue.
     private static func queue(
         _ name: String,
         _ kind: Kind,
@@ -444,7 +442,6 @@ extension Metric {
         ) { $0.limits.bytesToWrite },
     ]
 
-    /// The attributes of an endpoint.
     static let server = ["server.address", "server.port"]
 
     private static let connection = [
@@ -468,7 +465,7 @@ extension Metric {
         },
     ]
 
-    /// A value of the present link. It has no point without a link, or if the system does not report it.
+    /// No point without a link, or if the system does not report the value.
     private static func tcp(
         _ name: String,
         _ unit: String,
@@ -482,8 +479,6 @@ extension Metric {
             return [(attributes(of: link.endpoint) + [link.peerAddress], value)]
         }
     }
-
-    // MARK: Clusters
 
     private static let cluster = [
         Metric(
@@ -606,7 +601,6 @@ extension Metric {
         },
     ]
 
-    /// A value of each queue.
     private static func queue(
         cluster name: String,
         _ kind: Kind,
@@ -618,7 +612,6 @@ extension Metric {
         }
     }
 
-    /// A value of each server.
     private static func server(
         _ name: String,
         _ kind: Kind,
@@ -635,22 +628,18 @@ extension Metric {
         Cluster.ServerMetrics.State.all.map { state in (state.rawValue, servers.count { $0.state == state }) }
     }
 
-    /// The values of `server.address` and `server.port`.
     static func attributes(of endpoint: Endpoint?) -> [String?] {
         [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
     }
 
-    /// The durations of the calls that succeeded, and then of those that failed, by the code of the error.
     private static func readings(of durations: Client.Metrics.CallDurations, _ values: [String?]) -> [Reading] {
         let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
         return [(values + [nil], .durations(durations.successes))]
             + failed.sorted { $0.code < $1.code }.map { (values + [$0.code], .durations($0.durations)) }
     }
 
-    // MARK: Counts by what happened
-
-    // Each of the values that are known has a point from the start. `increase` and `rate` of Prometheus do not see the
-    // first event of a series that begins with it.
+    // Known values have a point from the start: `increase` and `rate` of Prometheus do not see the first event of a
+    // series that begins with it.
 
     private static func counts(_ numbers: [DisconnectCause: Int]) -> [Reading] {
         counts(
@@ -672,7 +661,6 @@ extension Metric {
             .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
     }
 
-    /// The codes and fates of accepted requests that fail.
     private static let failures: [Client.Metrics.Failure] = [
         .init(.cancelled, .notSent), .init(.cancelled, .unknown),
         .init(.timedOut, .notSent), .init(.timedOut, .unknown),
@@ -685,11 +673,9 @@ extension Metric {
         .init(.invalidRequest, .notSent), .init(.rejected, .answered),
     ]
 
-    /// The codes of requests that are not accepted: see `Client.Metrics.refusals`.
     private static let refusals = [ClientError.Code.closed, .connectionLost, .overloaded, .unavailable].map { "\($0)" }
 }
 
 extension Client.Metrics.Serving {
-    /// Whether the client serves requests of the server, or has received one.
     fileprivate var isUsed: Bool { received != 0 || maximumConcurrent != 0 }
 }

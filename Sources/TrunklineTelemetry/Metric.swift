@@ -4,13 +4,9 @@ package import TrunklineCore
 
 /// A metric of a client, a cluster or a cache, for all exporters.
 package struct Metric: Sendable {
-    /// What the values mean.
     package enum Kind: String, Sendable {
-        /// A count since the client, the cluster or the cache was created.
         case counter
-        /// A current value.
         case gauge
-        /// Durations since the client was created.
         case histogram
     }
 
@@ -20,27 +16,22 @@ package struct Metric: Sendable {
         case durations(LatencyHistogram)
     }
 
-    /// A value of a metric, with the attributes that tell it from the other values of this metric.
     package struct Point: Sendable, Hashable {
         package var attributes: [Attribute]
         package let value: Value
     }
 
-    /// The name by the conventions of OpenTelemetry.
     package let name: String
     package let kind: Kind
-    /// The unit, by the Unified Code for Units of Measure; in braces what is counted.
+    /// By the Unified Code for Units of Measure; in braces what is counted.
     package let unit: String
-    /// A sentence without a full stop.
     package let help: String
-    /// The names of the attributes, without those that all metrics have.
+    /// Without those that all metrics have.
     package let attributes: [String]
     private let reader: Reader
 
-    /// A value, with those of the attributes.
     typealias Reading = (values: [String?], value: Value)
 
-    /// Reads the values of a metric.
     private enum Reader {
         case client(@Sendable (Client.Metrics) -> [Reading])
         case cluster(@Sendable (Cluster.Metrics) -> [Reading])
@@ -59,7 +50,6 @@ package struct Metric: Sendable {
         reader = .client(read)
     }
 
-    /// Creates a metric of a cluster.
     init(
         cluster name: String,
         _ kind: Kind,
@@ -72,7 +62,6 @@ package struct Metric: Sendable {
         reader = .cluster(read)
     }
 
-    /// Creates a metric of a cache.
     init(
         cache name: String,
         _ kind: Kind,
@@ -85,7 +74,6 @@ package struct Metric: Sendable {
         reader = .cache(read)
     }
 
-    /// Creates a metric that has one value.
     init(
         _ name: String,
         _ kind: Kind,
@@ -96,16 +84,10 @@ package struct Metric: Sendable {
         self.init(name, kind, unit, help) { [([], .integer(read($0)))] }
     }
 
-    /// The values of this metric in `snapshot`, in a fixed order.
     package func points(of snapshot: any MetricsSnapshot) -> [Point] { snapshot.sources.flatMap { points(of: $0) } }
 
-    /// The values of this metric in `source`, in a fixed order.
-    ///
-    /// Attributes of the source whose label is already taken are left out.
-    ///
-    /// - Parameters:
-    ///   - label: Returns what the format makes of the name of an attribute.
-    ///   - reserved: Further labels that the format itself uses.
+    /// In a fixed order. Attributes of the source are left out if their label, which `label` makes for the format, is
+    /// taken or `reserved`.
     func points(
         of source: MetricSource,
         labeledBy label: (String) -> String = { $0 },
@@ -126,13 +108,10 @@ package struct Metric: Sendable {
         }
     }
 
-    /// The bounds of the buckets of all histograms: those that the conventions of OpenTelemetry recommend for
-    /// `rpc.client.call.duration`, in seconds.
+    /// In seconds, as the conventions of OpenTelemetry recommend for `rpc.client.call.duration`.
     package static let bounds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
-    /// The bounds as durations.
     private static let boundDurations = bounds.map { Duration.milliseconds(Int64($0 * 1000)) }
 
-    /// The number of durations up to each of `bounds`.
     static func cumulativeCounts(of histogram: LatencyHistogram) -> [Int] { histogram.counts(upTo: boundDurations) }
 }

@@ -14,7 +14,6 @@ public protocol MetricsSnapshot: Sendable {
 }
 
 extension MetricsSnapshot {
-    /// What the exporters read, in a fixed order.
     var sources: [MetricSource] {
         switch self {
         case let client as ClientSnapshot: [MetricSource(.client(client.metrics), attributes: common())]
@@ -31,14 +30,13 @@ extension MetricsSnapshot {
         }
     }
 
-    /// The attributes of all metrics, in a fixed order.
     private func common(_ server: [Attribute] = []) -> [Attribute] {
         [Attribute("trunkline.client.name", name)] + server
             + attributes.sorted { $0.key < $1.key }.map { Attribute($0.key, $0.value) }
     }
 }
 
-/// What values of metrics are read from: a client, a cluster, the clients of one of its servers, or a cache.
+/// What values are read from: a client, a cluster, the clients of one of its servers, or a cache.
 struct MetricSource {
     enum Content {
         case client(Client.Metrics)
@@ -47,7 +45,6 @@ struct MetricSource {
     }
 
     let content: Content
-    /// The attributes of all values.
     let attributes: [Attribute]
 
     init(_ content: Content, attributes: [Attribute]) { (self.content, self.attributes) = (content, attributes) }
@@ -66,12 +63,11 @@ package struct Attribute: Sendable, Hashable {
     init(_ name: String, _ value: String) { (self.name, self.value) = (name, .text(value)) }
     init(_ name: String, _ value: Int) { (self.name, self.value) = (name, .integer(value)) }
 
-    /// Creates an attribute of a metric. The conventions make `server.port` a number.
+    /// The conventions make `server.port` a number.
     init(naming name: String, _ text: String) {
         if name == "server.port", let port = Int(strict: text) { self.init(name, port) } else { self.init(name, text) }
     }
 
-    /// The value as text.
     package var text: String {
         switch value {
         case .text(let text): text

@@ -36,12 +36,10 @@ public struct OTLPExporter: Sendable {
         }
     }
 
-    /// How long a report may take.
     private static let timeout = Duration.seconds(10)
 
-    /// The time between the beginnings of two reports.
+    /// Between the beginnings of two reports.
     private let interval: Duration
-    /// How long the last report may take.
     private let shutdownTimeout: Duration
     private let path: String
     private let headers: [String: String]
@@ -97,7 +95,6 @@ public struct OTLPExporter: Sendable {
         )
     }
 
-    /// Creates an exporter whose time is that of `clock` and, in the report, of `now`.
     package init(
         to endpoint: Endpoint,
         path: String = "/v1/metrics",
@@ -121,7 +118,6 @@ public struct OTLPExporter: Sendable {
         collector = Client(to: endpoint, speaking: codec, options: options, on: loops)
     }
 
-    /// The value of the field `Host`.
     private static func host(of endpoint: Endpoint) -> String {
         switch endpoint.target {
         // The zone of an address means nothing to the server (RFC 6874 §1).
@@ -145,8 +141,8 @@ public struct OTLPExporter: Sendable {
             await pause()
         }
         let (request, collector, timeout) = (await request(), collector, shutdownTimeout)
-        // A task of its own, because this one is cancelled, which would end the report. It is awaited, and it ends at
-        // the timeout of the report.
+        // Unstructured, because this task is cancelled, which would end the report. It is awaited, and ends at the
+        // timeout.
         let last = await Task(executorPreference: collector.executor) {
             let outcome = await Self.send(request, to: collector, within: timeout)
             await collector.closeNow()
@@ -175,7 +171,6 @@ public struct OTLPExporter: Sendable {
         }
     }
 
-    /// Calls `onFailure` with the failures that are due.
     private func note(_ outcome: Result<HTTP1Response, ClientError>, _ failures: inout FailureCounts) {
         switch outcome {
         case .success(let response) where (200..<300).contains(response.status): failures.arrived().forEach(onFailure)
@@ -187,7 +182,7 @@ public struct OTLPExporter: Sendable {
     }
 }
 
-/// The failures by kind. Tells the first of each kind, and then fewer and fewer, until 32 reports in a row have arrived.
+/// Tells the first failure of each kind, and then fewer and fewer, until 32 reports in a row have arrived.
 private struct FailureCounts {
     private enum Kind: Hashable {
         case status(Int?)
@@ -195,12 +190,9 @@ private struct FailureCounts {
     }
 
     private struct Entry {
-        /// The number of failures.
         var count = 0
-        /// The number of those that were told.
         var told = 0
         var latest: OTLPExporter.Failure
-        /// The number of reports that have arrived since.
         var arrived = 0
 
         mutating func tell() -> OTLPExporter.Failure {
@@ -212,23 +204,20 @@ private struct FailureCounts {
 
     private var entries: [Kind: Entry] = [:]
 
-    /// Returns what is to be told now.
     mutating func note(_ failure: OTLPExporter.Failure) -> OTLPExporter.Failure? {
         let kind = failure.error.map { Kind.code($0.code) } ?? .status(failure.status)
         var entry = entries[kind] ?? Entry(latest: failure)
         defer { entries[kind] = entry }
         (entry.count, entry.latest, entry.arrived) = (entry.count + 1, failure, 0)
-        // 1, 2, 4, … and every 64th.
         return entry.count % 64 == 0 || entry.count.nonzeroBitCount == 1 ? entry.tell() : nil
     }
 
-    /// A report has arrived. Returns what was not told of kinds that are over.
+    /// Returns what was not told of kinds that are over.
     mutating func arrived() -> [OTLPExporter.Failure] {
         for kind in entries.keys { entries[kind]?.arrived += 1 }
         return take { $0.arrived >= 32 }
     }
 
-    /// Removes all failures. Returns those that were not told.
     mutating func takeAll() -> [OTLPExporter.Failure] { take { _ in true } }
 
     private mutating func take(_ isOver: (Entry) -> Bool) -> [OTLPExporter.Failure] {
@@ -241,7 +230,6 @@ private struct FailureCounts {
     }
 }
 
-/// Returns a function that waits until `interval` from now, or until its task is cancelled.
 private func pause(of interval: Duration, by clock: some Clock<Duration>) -> () async -> Void {
     let end = clock.now.advanced(by: interval)
     return { try? await clock.sleep(until: end, tolerance: nil) }

@@ -1,16 +1,9 @@
 import TrunklineCore
 
-/// An `ExportMetricsServiceRequest` of OTLP 1.x in its JSON encoding.
-///
-/// By the rules of that encoding, 64-bit integers are strings, enumerations are numbers, and names are in lower camel
-/// case. Counts are cumulative.
+/// An `ExportMetricsServiceRequest` of OTLP 1.x as JSON: 64-bit integers are strings, enumerations are numbers, names
+/// are in lower camel case. Counts are cumulative.
 package enum OTLPRequest {
-    /// The metrics of `snapshots` in one request.
-    ///
-    /// - Parameters:
-    ///   - resource: The attributes of the program, such as `service.name`.
-    ///   - start: When the counts began, in nanoseconds since 1970.
-    ///   - now: When the snapshots were made, in nanoseconds since 1970.
+    /// `start` and `now` are in nanoseconds since 1970.
     package static func json(
         of snapshots: [any MetricsSnapshot],
         resource: [String: String],
@@ -91,7 +84,7 @@ package enum OTLPRequest {
     }
 }
 
-/// A value to be written as JSON. The members of objects keep their order.
+/// The members of objects keep their order.
 private indirect enum JSON {
     case object([(String, JSON)])
     case array([JSON])

@@ -31,7 +31,6 @@ public enum PrometheusText {
         return page
     }
 
-    /// The name of a metric in this format.
     package static func name(of metric: Metric) -> String {
         let unit =
             switch metric.unit {
@@ -65,8 +64,7 @@ public enum PrometheusText {
         number == number.rounded() && number.magnitude < 1e15 ? "\(Int64(number))" : "\(number)"
     }
 
-    /// Returns `name` with an underscore for everything that a label may not contain. Labels that begin with two
-    /// underscores are reserved (`__name__` is the name of the metric), so it begins with at most one.
+    /// Labels that begin with two underscores are reserved (`__name__` is the name of the metric).
     private static func label(_ name: String) -> String {
         let scalars = name.unicodeScalars.map { scalar -> Unicode.Scalar in
             switch scalar {

@@ -1,36 +1,21 @@
 import Trunkline
 
-/// The parsed command line.
 struct Arguments {
-    /// The action to perform.
     enum Command {
         case help
         case matrix(isQuick: Bool)
-        /// Measures one subject.
         case report(Report, isQuick: Bool)
-        /// Runs one code path a number of times, for a tool that counts instructions.
         case path(CodePath, repetitions: Int)
-        /// Prints the counts that the project's check compares with ceilings.
         case counts
-        /// Runs every case of the parsers once, for a tool that counts instructions.
         case parserRuns
-        /// Prints what the parsers cost, which the project's check compares with ceilings.
         case parsers
-        /// Sends load to an external server and prints one JSON line.
         case drive(Run)
-        /// Measures one cell of the matrix in a separate process and prints a line for `Matrix`.
         case cell(Run)
-        /// Runs the echo server of the matrix.
         case serve
-        /// Runs the server that receives one-way messages.
         case serveSink
-        /// Runs the test servers of the comparison with TLS.
         case serveSecured
-        /// Runs the gateway and the origin of the comparison with direct HTTP.
         case serveGateway
-        /// Runs the flooding servers.
         case serveFloods
-        /// Runs the server of the measurements of large bodies and of idle connections.
         case servePieces
     }
 
@@ -176,39 +161,23 @@ struct Arguments {
     }
 }
 
-/// A subject that is measured alone.
 enum Report: String, CaseIterable {
-    /// The codecs alone.
     case codecs
-    /// Plaintext compared with TLS.
     case tls
-    /// HTTP over the link compared with direct HTTP.
     case http
-    /// One-way messages.
     case oneWay = "one-way"
-    /// A client on the same event loop as a flooded client.
     case flood
-    /// Pushes to one consumer.
     case pushes
-    /// Small requests beside large bodies.
     case large
-    /// Idle connections.
     case idle
-    /// A cluster of several servers.
     case cluster
-    /// A cluster whose servers fail and return, beside HAProxy.
     case shares
-    /// Observers, the log and the flight recorder.
     case observation
-    /// Code paths without a socket.
     case paths
-    /// Each parser with the contents that are most expensive for it.
     case parsers
 
-    /// The option that chooses it.
     var option: String { "--" + rawValue }
 
-    /// About how long it takes at most.
     func minutes(isQuick: Bool) -> Int {
         switch self {
         case .shares: isQuick ? 2 : 5
@@ -216,7 +185,6 @@ enum Report: String, CaseIterable {
         }
     }
 
-    /// Measures it and returns the table.
     func run(isQuick: Bool) async throws -> String {
         switch self {
         case .codecs: try CodecBench(isQuick: isQuick).run()
@@ -236,19 +204,14 @@ enum Report: String, CaseIterable {
     }
 }
 
-/// The error for an invalid command line.
 struct UsageError: Error {
     let message: String
 }
 
-/// The options that were not consumed yet.
 private struct Options {
     private var values: [String: String] = [:]
     private var flags: Set<String> = []
 
-    /// - Parameters:
-    ///   - valued: The options with a value, apart from those that describe a run.
-    ///   - known: The options without a value.
     init(_ words: [String], values valued: [String], flags known: [String] = []) throws {
         var rest = words[...]
         while let word = rest.popFirst() {
@@ -287,7 +250,6 @@ private struct Options {
         return number
     }
 
-    /// Returns the run that the remaining options describe.
     mutating func run(_ row: Row, batchSize: Int, warmUp: Quota, measured: Quota) throws -> Run {
         var run = Run(
             row: row,

@@ -1,12 +1,12 @@
 import Trunkline
 
-/// The bodies that callers send. They are prepared, so that creating them costs nothing, and differ in their first
-/// bytes, so that a response that reaches the wrong caller is detected.
+/// Prepared bodies, so that creating them costs nothing. They differ in their first bytes, so that a response that
+/// reaches the wrong caller is detected.
 struct Bodies: Sendable {
     private let all: [Bytes]
     private let size: Int
 
-    /// The maximum total size in bytes.
+    /// In bytes.
     private static let budget = 4 * 1024 * 1024
 
     init(size: Int) {
@@ -22,7 +22,6 @@ struct Bodies: Sendable {
 
     subscript(number: Int) -> Bytes { all[number % all.count] }
 
-    /// Throws unless `reply` answers a request with the body of `number`.
     func check(_ reply: Response, _ number: Int) throws {
         guard !reply.isPart, reply.type == Run.type, reply.serial >= 50 else {
             throw BenchError("a response that matches no request: \(reply)")

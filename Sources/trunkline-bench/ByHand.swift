@@ -6,14 +6,11 @@ import Trunkline
     import Darwin
 #endif
 
-/// The client of the row `by hand`: typical code without Trunkline. An actor on the shared pool keeps continuations by
-/// serial number, each request is one system call on a blocking socket, each cancellation is a task, and a thread reads
-/// frames into an `AsyncStream`.
+/// The client of the row `by hand`: typical code without Trunkline.
 ///
 /// It is a comparison, not an example to follow: `send` blocks a thread of the pool when the server is slow, the stream
 /// is unbounded, a cancellation never reaches the server, a silent server is never detected, and a lost connection is
-/// not replaced. It uses only value types of Trunkline, so that its responses pass the same checks, and the helper that
-/// starts a thread.
+/// not replaced. It uses only value types of Trunkline, so that its responses pass the same checks.
 actor ByHandClient {
     private let port: UInt16
     private let largestBody: Int
@@ -37,8 +34,7 @@ actor ByHandClient {
             feed.finish()
         }
         guard code == 0 else { throw Self.ended }
-        // Ends with the stream, which ends with the connection; `disconnect` waits for it. The task is isolated to this
-        // actor, because it uses `self`.
+        // Ends with the stream, which ends with the connection; `disconnect` waits for it.
         delivery = Task {
             for await frame in frames { waiting.removeValue(forKey: UInt32(frame.serial))?.resume(returning: frame) }
             hasEnded = true
@@ -61,8 +57,8 @@ actor ByHandClient {
                 }
             }
         } onCancel: {
-            // The handler cannot await, so a task is needed to reach the actor. It runs after the registration, which
-            // does not leave the actor. After the response it finds nothing, so no caller has to wait for it.
+            // The handler cannot await. The task runs after the registration, which does not leave the actor. After the
+            // response it finds nothing, so no caller has to wait for it.
             Task { await cancel(serial) }
         }
     }
@@ -71,7 +67,7 @@ actor ByHandClient {
         waiting.removeValue(forKey: serial)?.resume(throwing: CancellationError())
     }
 
-    /// Closes the connection. Call it when no request is in flight.
+    /// Call it when no request is in flight.
     func disconnect() async {
         shutdown(descriptor, Int32(SHUT_RDWR))  // ends the thread, then the stream, then the task
         await delivery?.value
@@ -101,7 +97,6 @@ actor ByHandClient {
     private static let ended = BenchError("the connection of the hand-written client has ended")
 }
 
-/// Reads frames from a socket.
 private struct FrameReader {
     static let headerSize = 12
 
@@ -116,7 +111,6 @@ private struct FrameReader {
         memory = Array(repeating: 0, count: max(256 * 1024, Self.headerSize + largestBody))
     }
 
-    /// Waits for the next frame; `nil` at the end.
     mutating func next() -> Frame? {
         while true {
             if end - start >= Self.headerSize {
@@ -135,7 +129,7 @@ private struct FrameReader {
 
     private func number(at index: Int) -> UInt32 { memory[index..<index + 4].reduce(0) { $0 << 8 | UInt32($1) } }
 
-    /// Waits for more bytes. Returns `false` at the end, or if a frame is larger than the largest response.
+    /// Returns `false` at the end, or if a frame is larger than the largest response.
     private mutating func fill() -> Bool {
         unsafe memory.withUnsafeMutableBytes { [start, end] in
             unsafe $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[start..<end]))

@@ -4,10 +4,8 @@
     import Darwin
 #endif
 
-/// A child process that runs this program with other arguments, or another program. This program ends at the latest when
-/// its standard input ends, which happens when its parent ends.
+/// A child process. As one, this program ends at the latest with its standard input, and so with its parent.
 struct ChildProcess: ~Copyable {
-    /// The path of this program's file.
     static var thisProgram: String {
         #if os(Linux)
             let bytes = unsafe realpath("/proc/self/exe", nil)
@@ -22,7 +20,7 @@ struct ChildProcess: ~Copyable {
     private let input: Int32
     private let output: Int32
 
-    /// Starts `program`, which is looked up in PATH, or this program if it is `nil`.
+    /// `program` is looked up in PATH; `nil` for this program.
     init(_ arguments: [String], program: String? = nil) throws {
         let (inputReader, inputWriter) = try Self.makePipe()
         let (outputReader, outputWriter) = try Self.makePipe()
@@ -54,7 +52,6 @@ struct ChildProcess: ~Copyable {
         output = outputReader
     }
 
-    /// Starts this program as a server, runs `body` with the first line that it prints, and ends the server.
     static func withServer<Result>(
         _ name: String,
         _ body: (String) async throws -> Result
@@ -70,7 +67,6 @@ struct ChildProcess: ~Copyable {
         }
     }
 
-    /// Creates a pipe that no other child inherits.
     private static func makePipe() throws -> (reader: Int32, writer: Int32) {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { throw BenchError("pipe", errno: errno) }
@@ -78,7 +74,6 @@ struct ChildProcess: ~Copyable {
         return (ends[0], ends[1])
     }
 
-    /// Returns the next line of its output; empty if it has ended.
     func readLine() -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0
@@ -89,7 +84,7 @@ struct ChildProcess: ~Copyable {
         return String(decoding: line, as: UTF8.self)
     }
 
-    /// Waits for its end and returns its exit code, or a negative number after a signal. `killing` ends it first.
+    /// Returns the exit code, or a negative number after a signal.
     @discardableResult
     consuming func finish(killing: Bool = false) -> Int32 {
         if killing { kill(process, SIGTERM) }

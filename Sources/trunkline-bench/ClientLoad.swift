@@ -5,9 +5,8 @@ import TrunklineDiagnostics
 /// The callers of one client: as many as are needed to keep `run.concurrency` requests in flight.
 struct ClientLoad: Sendable {
     private let client: Client
-    /// Used instead of `client`, if set.
+    /// Used instead of `client`, if set; so is `cluster`.
     private let byHand: ByHandClient?
-    /// Used instead of `client`, if set.
     private let cluster: Cluster?
     private let isPinned: Bool
     private let batchSize: Int
@@ -50,7 +49,6 @@ struct ClientLoad: Sendable {
         await client.close()
     }
 
-    /// Runs the callers until `quota` is used up; returns the number of answered requests.
     func drive(_ quota: Quota, _ histogram: Histogram) async throws -> Int {
         let deadline = quota.deadline(from: monotonicNow()) ?? .max
         let answered = Counter()
@@ -98,7 +96,7 @@ struct ClientLoad: Sendable {
                                 )
                             }
                         }
-                    // Ordinary callers pass no preference at all: even `nil` makes the runtime look it up.
+                    // Even a preference of `nil` makes the runtime look it up.
                     if let executor {
                         group.addTask(executorPreference: executor, operation: work)
                     } else {
@@ -107,8 +105,8 @@ struct ClientLoad: Sendable {
                 }
             }
         }
-        // In groups of 256: the runtime searches the list of all tasks of a group for each one that ends. With 65,536 tasks
-        // in one group, that took half of the processor time.
+        // In groups of 256: the runtime searches all tasks of a group for each one that ends. With 65,536 tasks in one
+        // group, that took half of the processor time.
         try await withThrowingDiscardingTaskGroup { group in
             for first in Swift.stride(from: 0, to: workers, by: 256) {
                 group.addTask { try await callers(first..<min(first + 256, workers)) }
@@ -117,8 +115,6 @@ struct ClientLoad: Sendable {
         return answered.value
     }
 
-    /// Runs one caller: sends a request, awaits and checks the response, and repeats. Measures the latency of one
-    /// request in `stride`.
     @inline(__always)
     private func call(
         _ caller: Int,
@@ -142,7 +138,6 @@ struct ClientLoad: Sendable {
         return count
     }
 
-    /// Does the same with `cluster`.
     @inline(__always)
     private func call(
         _ cluster: Cluster,
@@ -167,7 +162,6 @@ struct ClientLoad: Sendable {
         return count
     }
 
-    /// Does the same with `byHand`.
     @inline(never)
     private func call(
         byHand: ByHandClient,
@@ -189,7 +183,6 @@ struct ClientLoad: Sendable {
         return count
     }
 
-    /// Runs one caller of `send(all:)`. A batch has a request for each of `places`.
     @inline(never)
     private func callInBatches(
         _ places: Range<Int>,
@@ -219,7 +212,6 @@ struct ClientLoad: Sendable {
     }
 }
 
-/// A sum to which tasks add.
 private final class Counter: Sendable {
     private let sum = Atomic<Int>(0)
     var value: Int { sum.load(ordering: .relaxed) }

@@ -1,7 +1,6 @@
 import Trunkline
 
-/// Measures a cluster of echo servers, each in a process of its own, by the number of servers and by policy, beside a
-/// single client.
+/// Measures a cluster of echo servers, each in a process of its own, beside a single client.
 struct ClusterBench {
     private enum Policy: String, CaseIterable {
         case leastLoaded = "least loaded"
@@ -28,7 +27,7 @@ struct ClusterBench {
         }
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let (warmUp, measured): (Int, Int)
 
     init(isQuick: Bool) {
@@ -36,10 +35,8 @@ struct ClusterBench {
         (warmUp, measured) = isQuick ? (100, 300) : (250, 1400)
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String { try await run([]) }
 
-    /// Starts one server after the other, and measures when there are 16.
     private func run(_ ports: [UInt16]) async throws -> String {
         guard ports.count < 16 else { return try await table(ports) }
         return try await ChildProcess.withServer("serve") { line in
@@ -94,7 +91,7 @@ struct ClusterBench {
             speaking: .standard,
             on: loops
         ) { $0.balancing = policy == .roundRobin ? .roundRobin : .leastLoaded }
-        // All links, and not only the first.
+        // Not only the first link.
         while await cluster.metrics.servers.count(where: { $0.state == .serving }) < row.servers {
             try await cluster.connect()
             try await Task.sleep(for: .milliseconds(1))
@@ -117,7 +114,6 @@ struct ClusterBench {
         return measurement
     }
 
-    /// Runs the callers until `quota` is used up; returns the number of responses.
     private func drive(_ quota: Quota, _ histogram: Histogram, _ sender: Sender) async throws -> Int {
         let calls = Calls(
             deadline: quota.deadline(from: monotonicNow()) ?? .max,
@@ -147,15 +143,12 @@ struct ClusterBench {
         }
     }
 
-    /// What all callers of a measurement share.
     private struct Calls: Sendable {
         let deadline: UInt64
-        /// The latency of one request in this many is measured.
         let stride: Int
         let bodies: Bodies
         let histogram: Histogram
 
-        /// Runs one caller: sends a request, awaits and checks the response, and repeats.
         @inline(__always)
         func run(_ caller: Int, _ send: (Request) async throws -> Response) async throws -> Int {
             var (count, unmeasured) = (0, caller % stride)

@@ -3,19 +3,14 @@ import TrunklineTesting
 
 /// Code that a request passes through, without a socket and on one thread: each run executes the same instructions.
 enum CodePath: String, CaseIterable {
-    /// Encodes a request of the standard layout and decodes its response.
     case codec
-    /// A client and its server in a simulated network: the whole path except system calls and threads.
+    /// The whole path except system calls and threads, in a simulated network.
     case client
-    /// The same through a cluster of two servers.
     case cluster
 
-    /// Bytes of each body.
     static let payload = 64
-    /// The requests in flight.
     static let batchSize = 64
 
-    /// Handles at least `requests` requests, and fails unless all of them are answered.
     func run(_ requests: Int) throws {
         let batches = (requests + Self.batchSize - 1) / Self.batchSize
         switch self {
@@ -80,7 +75,7 @@ enum CodePath: String, CaseIterable {
                 on: network.loops
             )
             try await cluster.connect()
-            // All links, and not only the first.
+            // Not only the first link.
             try await network.clock.sleep(for: .seconds(1))
             try await withThrowingDiscardingTaskGroup { group in
                 for caller in 0..<batchSize {
@@ -99,7 +94,7 @@ enum CodePath: String, CaseIterable {
 
     private static func simulate(_ body: @escaping @Sendable (SimulatedNetwork) async throws -> Void) throws {
         let network = SimulatedNetwork(seed: 1)
-        // Steps of the simulation; its default is a limit for tests.
+        // The default is a limit for tests.
         var limits = SimulationLimits()
         limits.steps = .max
         try network.runBlocking(limits: limits) { try await body(network) }

@@ -1,29 +1,25 @@
 import Trunkline
 import TrunklineHTTP
 
-/// Measures how fast codecs encode and decode frames without a socket, and how fast checksums are computed.
+/// Measures codecs and checksums without a socket.
 struct CodecBench {
-    /// A protocol and its name in the table.
     struct Format: Sendable {
         let name: String
         let codec: any FrameCodec
-        /// Makes a request or a response with a number and a body.
         var message: @Sendable (Frame.Kind, Int, Bytes) throws -> Frame = { kind, number, body in
             Frame(kind, type: 0x410, serial: UInt64(50 + number), body: body)
         }
     }
 
-    /// The result of one measurement.
     struct Speed {
         var frames = 0
         var bytes = 0
-        /// Nanoseconds of processor time: the work never waits, and other processes must not influence the result.
+        /// In nanoseconds of processor time: the work never waits, and other processes must not influence the result.
         var time: UInt64 = 0
         /// Negative if allocations are not counted.
         var allocations = 0
 
         var framesPerSecond: Double { Double(frames) / Double(time) * 1e9 }
-        /// All bytes on the wire, including headers.
         var gigabytesPerSecond: Double { Double(bytes) / Double(time) }
         var allocationsPerFrame: Double { Double(allocations) / Double(frames) }
     }
@@ -54,11 +50,11 @@ struct CodecBench {
 
     static let checksums: [Checksum] = [.adler32, .crc32, .crc32c, .fletcher16, .md5, .sha256]
 
-    /// The bytes processed in one go, similar to one read of the client.
+    /// In bytes, similar to one read of the client.
     private static let batchSize = 128 * 1024
 
     private let rounds: Int
-    /// The length of each measurement in nanoseconds.
+    /// Of each measurement, in nanoseconds.
     private let duration: UInt64
 
     init(isQuick: Bool) {
@@ -66,7 +62,6 @@ struct CodecBench {
         duration = isQuick ? 10_000_000 : 20_000_000
     }
 
-    /// Measures everything, in rounds in which the formats take turns, and returns the tables.
     func run() throws -> String {
         var table = CodecTable(rounds: rounds)
         for _ in 0..<rounds {
@@ -112,7 +107,6 @@ struct CodecBench {
         }
     }
 
-    /// Returns `nil` for a checksum that this system cannot compute.
     private func compute(_ checksum: Checksum) -> Speed? {
         let bytes = Bytes((0..<65536).map { UInt8(truncatingIfNeeded: $0) })
         guard checksum.bytes(of: bytes) != nil else { return nil }
@@ -122,11 +116,10 @@ struct CodecBench {
         }
     }
 
-    /// Repeats `work` for the duration of a measurement, after a warm-up.
     private func measure<Failure: Error>(
         _ work: () throws(Failure) -> (frames: Int, bytes: Int)
     ) throws(Failure) -> Speed {
-        // Repetitions between two reads of the clock, enough to make the cost of reading it negligible.
+        // Enough to make the cost of reading the clock negligible.
         var repetitions = 1
         while true {
             let start = processorNow()
@@ -150,12 +143,9 @@ struct CodecBench {
     }
 }
 
-/// Frames of one format and their bytes.
 private struct Batch {
     let codec: any FrameCodec
-    /// The requests that the client sends.
     let frames: [Frame]
-    /// The bytes of the responses that the client receives.
     let bytes: [UInt8]
 
     init(of format: CodecBench.Format, bodySize: Int, batchSize: Int) throws {
@@ -171,9 +161,8 @@ private struct Batch {
     }
 }
 
-/// The formatted results.
 struct CodecTable {
-    /// By body size and name of the format; one value for each round.
+    /// By body size and format, one value a round.
     var decoding: [Int: [String: [CodecBench.Speed]]] = [:]
     var encoding: [Int: [String: [CodecBench.Speed]]] = [:]
     var checksums: [String: [CodecBench.Speed]] = [:]
@@ -226,7 +215,6 @@ struct CodecTable {
         ]
     }
 
-    /// Returns the speed of `format` relative to the hand-written codec in the same round.
     private func ratio(_ speeds: [String: [CodecBench.Speed]], _ format: String) -> Double {
         let pairs = zip(speeds[format] ?? [], speeds[CodecBench.byHand] ?? [])
         return median(pairs.map { $0.framesPerSecond / $1.framesPerSecond })

@@ -1,7 +1,6 @@
 import Synchronization
 import Trunkline
 
-/// Counts events, usually on the event loop.
 final class CountingObserver: ClientObserver {
     let interests: ClientEvent.Kinds
     let delivery: EventDelivery

@@ -80,7 +80,7 @@ struct Counts {
         return Double(count) / Double(requests)
     }
 
-    /// The memory of a request that is written and has no response yet, with the task of its caller.
+    /// Of a request that is written and has no response yet, with the task of its caller.
     private static func bytesPerRequest(_ port: UInt16, isPinned: Bool) async throws -> Double {
         let client = Client(to: .host("127.0.0.1", port: port), speaking: .standard)
         let request = Request(type: Run.type, body: Bodies(size: 64)[0])
@@ -109,7 +109,7 @@ struct Counts {
         }
     }
 
-    /// The memory of a client whose connection has answered a request and is idle. Memory of the kernel is not counted.
+    /// Of a client whose connection has answered a request. Memory of the kernel is not counted.
     private static func bytesPerConnection(_ port: UInt16, root: PEM? = nil) async throws -> Double {
         // The first clients also start the event loops and fill caches of the runtime.
         let first = try await idleClients(50, port, root)

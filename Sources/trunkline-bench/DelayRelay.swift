@@ -1,18 +1,13 @@
 import Trunkline
 
-/// Forwards bytes between clients and a server on this machine with a delay, to simulate a long distance.
-///
-/// Every byte is delayed by `delay`. The first bytes of a connection are delayed by twice as much in addition: the
-/// duration of the TCP handshake over that distance, which takes no time on this machine.
+/// Forwards bytes between clients and a server with a delay, to simulate a long distance. The first bytes of a
+/// connection are delayed by twice as much in addition: by the TCP handshake over that distance.
 actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
-    /// One end of a connection.
     private struct End {
         let transport: any Transport
-        /// The transport of the other end.
         let other: UInt64
-        /// The earliest time at which its bytes are forwarded.
         let opened: Instant
-        /// The bytes on their way to this end; `nil` is the end of the direction.
+        /// On the way to this end; `nil` is the end of the direction.
         var arriving: [(due: Instant, bytes: [UInt8]?)] = []
         var isConnected: Bool
     }
@@ -32,7 +27,6 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         self.loop = loop
     }
 
-    /// Starts to listen and returns the port.
     func start() throws -> UInt16 {
         let listener = try loop.listen(on: .loopback(port: 0), handler: self)
         self.listener = listener
@@ -93,11 +87,9 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         passOn()
     }
 
-    /// Writes the bytes that are due.
     private func passOn() {
         for id in Array(ends.keys) { deliver(to: id) }
-        // Includes bytes that have become due in the meantime. An end whose socket is full receives an event when it
-        // has room.
+        // Includes bytes that have become due meanwhile. An end whose socket is full receives an event.
         let waiting = ends.values.lazy.filter { $0.isConnected && !$0.transport.awaitsWritable }
         if let timer { loop.arm(timer, at: waiting.compactMap(\.arriving.first?.due).min()) }
     }
@@ -115,7 +107,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
         }
     }
 
-    /// Closes both ends of a connection. HTTP needs no half-open connections.
+    /// HTTP needs no half-open connections.
     private func close(_ id: UInt64) {
         guard let end = ends.removeValue(forKey: id) else { return }
         end.transport.close()

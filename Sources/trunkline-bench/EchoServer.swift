@@ -4,14 +4,12 @@
     import Darwin
 #endif
 
-/// An echo server, or a sink that returns nothing: one thread, no frames, one read and one write for all available
-/// bytes.
+/// An echo server, or a sink that returns nothing: one thread, no frames, one read and write for all bytes at hand.
 struct EchoServer {
     private let listener: Int32
     private let isSink: Bool
     private var connections: [Connection] = []
 
-    /// Listens on a free port of 127.0.0.1 and prints the port. A sink reads and returns nothing.
     init(isSink: Bool = false) throws {
         self.isSink = isSink
         let (listener, port) = try listeningSocket()
@@ -20,7 +18,6 @@ struct EchoServer {
         fflush(nil)
     }
 
-    /// Serves until standard input ends.
     mutating func run() throws {
         while true {
             var watched = [pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)]
@@ -53,7 +50,6 @@ struct EchoServer {
         }
     }
 
-    /// The connection of one client.
     private final class Connection {
         let descriptor: Int32
         private(set) var isClosed = false
@@ -100,12 +96,8 @@ struct EchoServer {
     }
 }
 
-// MARK: - Sockets
-
-/// Whether a call that failed with `code` should be repeated later.
 func isPassing(_ code: Int32) -> Bool { code == EAGAIN || code == EWOULDBLOCK || code == EINTR }
 
-/// Opens a blocking IPv4 stream socket.
 func openSocket() throws -> Int32 {
     #if os(Linux)
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -117,8 +109,7 @@ func openSocket() throws -> Int32 {
     return descriptor
 }
 
-/// Opens a blocking socket that listens on a free port of 127.0.0.1. `receiveBuffer` limits, in bytes, what its
-/// connections hold unread.
+/// `receiveBuffer` limits, in bytes, what its connections hold unread.
 func listeningSocket(receiveBuffer: Int32? = nil) throws -> (descriptor: Int32, port: UInt16) {
     let listener = try openSocket()
     if var receiveBuffer {
@@ -137,7 +128,6 @@ func listeningSocket(receiveBuffer: Int32? = nil) throws -> (descriptor: Int32, 
     return (listener, UInt16(bigEndian: address.sin_port))
 }
 
-/// Writes all bytes to a blocking socket. Returns `false` if the peer has disconnected.
 func writeAll(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
     unsafe Array(bytes).withUnsafeBytes { memory in
         var rest = unsafe memory[...]
@@ -151,7 +141,6 @@ func writeAll(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
     }
 }
 
-/// Opens a blocking socket connected to `port` of 127.0.0.1.
 func connectedSocket(_ port: UInt16) throws -> Int32 {
     let descriptor = try openSocket()
     var address = loopback(port: port)
@@ -168,13 +157,11 @@ func connectedSocket(_ port: UInt16) throws -> Int32 {
     return descriptor
 }
 
-/// Sets TCP_NODELAY.
 func sendSmallSegmentsAtOnce(_ descriptor: Int32) {
     var one: Int32 = 1
     unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), Int32(TCP_NODELAY), &one, socklen_t(MemoryLayout<Int32>.size))
 }
 
-/// Returns the address 127.0.0.1 with `port`.
 func loopback(port: UInt16) -> sockaddr_in {
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)

@@ -10,7 +10,6 @@ import TrunklineTesting
 
 /// Measures how much a flooding server slows down another client on the same event loop.
 struct FloodBench {
-    /// What the server sends without end.
     enum Flood: String, CaseIterable {
         case none
         case pushes = "pushes of 12 B"
@@ -21,7 +20,6 @@ struct FloodBench {
         case garbage
         case tinyRecords = "1 B TLS records"
 
-        /// The bytes of one round; empty if the server sends nothing.
         var bytes: [UInt8] {
             switch self {
             case .none: []
@@ -46,12 +44,11 @@ struct FloodBench {
         }
     }
 
-    /// The duration for each kind of flood in milliseconds.
+    /// In milliseconds, for each kind of flood.
     private let measured: Int
 
     init(isQuick: Bool) { measured = isQuick ? 1000 : 5000 }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-floods") { try await table($0) }
     }
@@ -86,8 +83,7 @@ struct FloodBench {
             options: options,
             on: loops
         )
-        // This reader is slower than the flood. A reader that keeps up would occupy a processor, and with two
-        // processors the table would show how the scheduler shares them.
+        // Slower than the flood: a reader that keeps up takes a processor, and the table would show the scheduler.
         let reader = Task {
             for await _ in flooded.pushes() { try await Task.sleep(for: .milliseconds(1)) }
         }
@@ -120,11 +116,10 @@ struct FloodBench {
     }
 }
 
-/// Measures the processor time of each turn of an event loop, which does not depend on other load of the machine.
+/// Measures the processor time of turns of an event loop, which does not depend on other load of the machine.
 private final class TurnMeter: LoopWork, Sendable {
     let histogram = Histogram()
     private let loop: any EventLoop
-    /// The processor time of the loop's thread at the last turn; 0 before the first.
     private let last = Atomic<UInt64>(0)
     private let isStopped = Atomic<Bool>(false)
 
@@ -144,18 +139,12 @@ private final class TurnMeter: LoopWork, Sendable {
     }
 }
 
-// MARK: - The servers
-
-/// The flooding servers, one for each kind, and an echo server, in a separate process.
 enum FloodServers {
-    /// Where they listen.
     struct Addresses {
         let echo: UInt16
-        /// The root certificate, as text.
         let root: String
         private let ports: [UInt16]
 
-        /// Parses the line that `run()` prints.
         init(line: String) throws {
             let words = line.split(separator: " ")
             let kinds = FloodBench.Flood.allCases.count
@@ -173,8 +162,6 @@ enum FloodServers {
         }
     }
 
-    /// Prints the port of the echo server, the root certificate and the ports of the flooding servers, and serves until
-    /// standard input ends.
     static func run() async throws {
         let authority = try TestAuthority()
         var settings = TLSSettings(.server(verifiesClients: false))
@@ -218,7 +205,7 @@ enum FloodServers {
         while unsafe read(descriptor, &memory, memory.count) > 0 {}
     }
 
-    /// Completes the TLS handshake, then sends every byte as a separate record, again and again.
+    /// Sends every byte as a separate record.
     private static func sendRecords(_ bytes: [UInt8], to descriptor: Int32, _ context: OpenSSLContext) {
         guard let engine = try? context.makeEngine(for: "") else { return }
         var memory = [UInt8](repeating: 0, count: 16 * 1024)

@@ -3,7 +3,7 @@ import Synchronization
 /// A histogram of latencies, with buckets 3 % wide. Recording allocates nothing.
 @safe
 final class Histogram: Sendable {
-    /// The number of copies. Callers use different copies, so that they rarely write to the same cache line.
+    /// Copies, so that callers rarely write to the same cache line.
     private static let shards = 16
     /// One bucket for each nanosecond below 64 ns; above, 32 buckets for every doubling.
     private static let buckets = 58 * 32 + 64
@@ -21,13 +21,11 @@ final class Histogram: Sendable {
         unsafe counts.deallocate()
     }
 
-    /// Counts a latency of `nanoseconds`, `times` times.
     func record(_ nanoseconds: UInt64, times: Int = 1, caller: Int) {
         let index = (caller % Self.shards) * Self.buckets + Self.bucket(nanoseconds)
         unsafe counts[index].wrappingAdd(times, ordering: .relaxed)
     }
 
-    /// Returns the latency, in nanoseconds, that `fraction` of all latencies do not exceed; 0 if there are none.
     func percentile(_ fraction: Double) -> Double {
         var sums = [Int](repeating: 0, count: Self.buckets)
         for index in 0..<Self.shards * Self.buckets {

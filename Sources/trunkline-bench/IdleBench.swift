@@ -10,7 +10,7 @@ import Trunkline
 /// Measures the processor time and the memory of idle connections that exchange only heartbeats.
 struct IdleBench {
     private static let loops = 2
-    /// Seconds between two heartbeats of a connection.
+    /// In seconds.
     private static let interval = 30
 
     private let wanted: Int
@@ -22,7 +22,6 @@ struct IdleBench {
         seconds = isQuick ? Self.interval : 3 * Self.interval
     }
 
-    /// Measures everything and returns the result.
     func run() async throws -> String {
         // The server inherits the limit.
         let count = min(wanted, Self.raisedFileLimit() - 100)
@@ -71,7 +70,6 @@ struct IdleBench {
         return lines.joined(separator: "\n")
     }
 
-    /// Returns clients whose connections have answered a request.
     private static func connected(_ count: Int, _ port: UInt16, _ loops: EventLoops) async throws -> [Client] {
         var clients: [Client] = []
         clients.reserveCapacity(count)
@@ -93,7 +91,6 @@ struct IdleBench {
         return clients
     }
 
-    /// Returns the number of heartbeats so far. Throws if a connection was lost.
     private static func heartbeats(of clients: [Client]) async throws -> Int {
         var count = 0
         for client in clients {
@@ -104,7 +101,6 @@ struct IdleBench {
         return count
     }
 
-    /// Raises the limit of open files as far as allowed, and returns it.
     private static func raisedFileLimit() -> Int {
         var limit = rlimit()
         #if os(Linux)

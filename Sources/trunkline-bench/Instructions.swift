@@ -1,12 +1,6 @@
 /// Counts the instructions of this program with valgrind.
 enum Instructions {
-    /// Returns the instructions that this program executes with the given arguments; `nil` if valgrind is not
-    /// installed.
-    ///
-    /// - Parameters:
-    ///   - arguments: The arguments of this program.
-    ///   - further: More options of valgrind.
-    ///   - file: The file that it writes.
+    /// `nil` if valgrind is not installed. `file` is what it writes.
     static func count(
         _ arguments: [String],
         _ further: [String] = [],
@@ -25,9 +19,6 @@ enum Instructions {
         return collected
     }
 
-    /// Returns the instructions for each of `requests`; `nil` if valgrind is not installed.
-    ///
-    /// - Parameter arguments: Returns the arguments for a number of requests.
     static func perRequest(_ requests: Int, _ arguments: (Int) -> [String]) throws -> Double? {
         guard let single = try count(arguments(requests)), let double = try count(arguments(2 * requests)) else {
             return nil

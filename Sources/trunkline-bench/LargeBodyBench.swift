@@ -9,23 +9,18 @@ import TrunklineTesting
 
 /// Measures the latency of small requests while 64 MiB travel on the same connection, again and again.
 struct LargeBodyBench {
-    /// How the 64 MiB travel.
     private enum Load: Hashable {
         case none
-        /// Requests that the server echoes, so many at once.
         case requests(atOnce: Int)
-        /// The parts of one request.
         case upload
-        /// The parts of one reply.
         case download
     }
 
     private struct Row: Hashable {
         var name: String
         var load: Load
-        /// Bytes of a piece.
+        /// In bytes.
         var piece: Int
-        /// Whether the client's bytes pass through `SlowRelay`.
         var isSlow = false
     }
 
@@ -58,7 +53,7 @@ struct LargeBodyBench {
     private static let widths = [20, 10, 15, 9, 9, 9, 11]
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) {
@@ -66,7 +61,6 @@ struct LargeBodyBench {
         measured = isQuick ? 300 : 600
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-pieces") { line in
             let ports = line.split(separator: " ").compactMap { UInt16($0) }
@@ -90,7 +84,6 @@ struct LargeBodyBench {
         for row in Self.rows {
             let all = results[row] ?? []
             let undisturbed = Self.rows.first { $0.load == .none && $0.isSlow == row.isSlow }.flatMap { results[$0] }
-            // The ratio within each round.
             let ratios = zip(all, undisturbed ?? []).map { $0.p99 / $1.p99 }
             lines.append(
                 aligned(
@@ -133,7 +126,6 @@ struct LargeBodyBench {
         )
     }
 
-    /// Transfers 64 MiB again and again. Returns the mean time of a transfer in milliseconds.
     @concurrent
     private static func transfer(_ row: Row, _ client: Client, until deadline: UInt64) async throws -> Double {
         guard row.load != .none else { return 0 }
@@ -173,23 +165,20 @@ struct LargeBodyBench {
     }
 }
 
-/// A server that echoes, takes requests in parts, and replies in parts; in a separate process.
+/// Echoes, takes requests in parts, and replies in parts; in a separate process.
 enum PieceServer {
-    /// The standard layout, with frames that hold 64 MiB.
     static let codec: FrameLayout = {
         var codec = FrameLayout.standard
         codec.maximumFrameSize = 65 * 1024 * 1024
         return codec
     }()
 
-    /// The type of a part.
     static let partType: UInt32 = 0x404
-    /// The type of the last part of a request. It is answered.
+    /// The last part of a request. It is answered.
     static let endType: UInt32 = 0x403
-    /// The type of a request for parts. Its body holds their size and their number.
+    /// Asks for parts. The body holds their size and their number.
     static let downloadType: UInt32 = 0x411
 
-    /// Prints its port and that of a slow relay to it, and serves until standard input ends.
     static func run() async throws {
         var options = LoopbackServer.Options()
         options.recordedFrames = 0

@@ -4,9 +4,7 @@
     import Darwin
 #endif
 
-/// Measures every row of every cell, in rounds.
 struct Matrix {
-    /// The parameters that a group of rows shares.
     struct Cell: Hashable {
         var concurrency: Int
         var payload: Int
@@ -28,7 +26,6 @@ struct Matrix {
         }
     }
 
-    /// Measures everything and prints the table.
     mutating func run() throws {
         let server = try ChildProcess(["serve"])
         do {
@@ -57,7 +54,7 @@ struct Matrix {
         progress.end()
     }
 
-    /// Measures in a separate process, so that rows do not share threads and memory.
+    /// In a separate process, so that rows do not share threads and memory.
     private func measure(_ row: Row, _ cell: Cell, _ port: UInt16) throws -> Measurement {
         let child = try ChildProcess([
             "cell", "--row", row.rawValue, "--port", "\(port)", "--concurrency", "\(cell.concurrency)",
@@ -72,7 +69,6 @@ struct Matrix {
     }
 }
 
-/// The progress line.
 private struct Progress {
     let steps: Int
     let milliseconds: Int

@@ -1,25 +1,23 @@
-/// The result of one run.
 struct Measurement {
     var requests: Int
-    /// Nanoseconds.
+    /// In nanoseconds.
     var wall: Int
-    /// Processor time of all threads of this process, in microseconds.
+    /// Processor time of the process, in microseconds.
     var user: Int
     var system: Int
-    /// Nanoseconds.
+    /// In nanoseconds.
     var p50: Int
     var p99: Int
     /// Negative if allocations are not counted.
     var allocations: Int
-    /// The peak memory of the process in kilobytes.
+    /// In kilobytes.
     var peakMemory: Int
 
     var requestsPerSecond: Double { Double(requests) / Double(wall) * 1e9 }
-    /// Microseconds.
+    /// In microseconds.
     var processorTimePerRequest: Double { Double(user + system) / Double(requests) }
     var allocationsPerRequest: Double? { allocations < 0 ? nil : Double(allocations) / Double(requests) }
 
-    /// Measures `work`, which records latencies and returns the number of answered requests.
     static func take(_ work: (Histogram) async throws -> Int) async throws -> Measurement {
         let histogram = Histogram()
         let start = Usage.now
@@ -27,7 +25,6 @@ struct Measurement {
         return try Measurement(requests, histogram, from: start, to: Usage.now)
     }
 
-    /// Measures work that does not suspend.
     static func take(_ work: (Histogram) throws -> Int) throws -> Measurement {
         let histogram = Histogram()
         let start = Usage.now
@@ -47,9 +44,6 @@ struct Measurement {
         peakMemory = Usage.peakMemory
     }
 
-    // MARK: As text
-
-    /// The result as a line for `init(line:)`.
     var line: String {
         [requests, wall, user, system, p50, p99, allocations, peakMemory].map { "\($0)" }.joined(separator: " ")
     }

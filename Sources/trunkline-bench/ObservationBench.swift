@@ -1,12 +1,12 @@
 import Trunkline
 
-/// Measures what observers, the log and the flight recorder cost: the same load with each of them, in turns.
+/// The same load with each observer, the log and the flight recorder in turns.
 struct ObservationBench {
     private static let rows: [Row] = [.ordinary, .pinned, .batch]
     private static let widths = [10, 11, 12, 12, 12, 12]
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) {
@@ -14,7 +14,6 @@ struct ObservationBench {
         measured = isQuick ? 150 : 700
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve") { line in
             guard let port = UInt16(line) else { throw BenchError("the echo server did not start") }

@@ -1,6 +1,6 @@
 import Trunkline
 
-/// Measures one-way messages from one caller, sent one after another by each method, to a sink in a separate process.
+/// One caller sends one-way messages one after another to a sink in a separate process.
 struct OneWayBench {
     private enum Way: String, CaseIterable {
         case post
@@ -8,12 +8,11 @@ struct OneWayBench {
         case enqueue, tryEnqueue
     }
 
-    /// The number of messages of one `post(all:)`.
     private static let batchSize = 64
     private static let widths = [12, 8, 14, 12, 12]
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) {
@@ -21,7 +20,6 @@ struct OneWayBench {
         measured = isQuick ? 300 : 1000
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-sink") { line in
             guard let port = UInt16(line) else { throw BenchError("the server did not start") }

@@ -7,28 +7,24 @@ import Trunkline
     import Darwin
 #endif
 
-/// Measures what each parser costs with the contents that are most expensive for it: at once, and in pieces of a
-/// kibibyte.
+/// Measures what each parser costs with its most expensive contents: at once, and in pieces of a kibibyte.
 struct ParserBench {
-    /// What one case costs.
     struct Cost {
         let parser: ParserCase
-        /// The size of the content that is read at once, and in pieces.
         let bytes: (atOnce: Int, inPieces: Int)
-        /// Whether it consists of small messages, so that what one of them costs matters more than what a byte costs.
+        /// In small messages, the cost of one matters more than the cost of a byte.
         let isSmall: Bool
         let frames: Int
         /// Nanoseconds of processor time, at once.
         let time: Double
-        /// At once, and in pieces; `nil` if valgrind is not installed, and for what does not arrive in pieces.
+        /// `nil` if valgrind is not installed, and for what does not arrive in pieces.
         var instructions: (atOnce: Int?, inPieces: Int?) = (nil, nil)
     }
 
-    /// Bytes of the content that is read at once, and in pieces, unless a parser has a lower limit.
+    /// In bytes. A parser may have a lower limit.
     private static let (sizeAtOnce, sizeInPieces) = (1 << 18, 1 << 20)
-    /// Bytes of a content that consists of small messages: more of them would cost as much each.
+    /// In bytes. More small messages would cost as much each.
     private static let sizeOfSmall = 1 << 14
-    /// Before a measurement, each case runs with a content of this size.
     private static let warmUpSize = 4096
 
     private let rounds: Int
@@ -71,15 +67,13 @@ struct ParserBench {
         )
     }
 
-    // MARK: Instructions
-
     private static var runs: [(parser: ParserCase, inPieces: Bool)] {
         ParserCase.all.flatMap { parser in
             (parser.hasPieces ? [false, true] : [false]).map { (parser, $0) }
         }
     }
 
-    /// Runs every case, each in a call of `trunkline_bench_measured`, after a warm-up outside of it.
+    /// Runs each case in a call of `trunkline_bench_measured`, after a warm-up outside of it.
     static func runAll() throws {
         for (parser, inPieces) in runs {
             let warmUp = try parser.prepared(parser.make(warmUpSize), inPieces: inPieces)
@@ -103,7 +97,6 @@ struct ParserBench {
         func perform() { outcome = Result { try body() } }
     }
 
-    /// Returns the instructions of each run; `nil` if valgrind is not installed.
     private static func count(_ number: Int) throws -> [Int]? {
         var template = Array("/tmp/trunkline-bench.XXXXXX".utf8CString)
         guard unsafe mkdtemp(&template) != nil else { throw BenchError("mkdtemp", errno: errno) }
@@ -113,8 +106,8 @@ struct ParserBench {
             for name in [file] + (1...number + 1).map({ "\(file).\($0)" }) { unsafe unlink(name) }
             unsafe rmdir(directory)
         }
-        // Each run is to execute the same instructions: the hash seeds are fixed, and memory is copied by instructions
-        // that move 32 bytes, instead of one that valgrind counts for each byte.
+        // So that each run executes the same instructions: fixed hash seeds, and memory is copied 32 bytes at a time
+        // instead of by an instruction that valgrind counts for each byte.
         unsafe setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
         let never = "=1073741824"
         unsafe setenv(
@@ -128,7 +121,6 @@ struct ParserBench {
         return (1...number).compactMap { summary(of: "\(file).\($0)") }
     }
 
-    /// Returns the number in the line "summary: 123" of a file of callgrind.
     private static func summary(of path: String) -> Int? {
         for line in contents(of: path).split(separator: "\n") where line.hasPrefix("summary:") {
             return Int(line.dropFirst(9))
@@ -137,7 +129,6 @@ struct ParserBench {
     }
 }
 
-/// The formatted results.
 struct ParserCosts {
     let all: [ParserBench.Cost]
     let rounds: Int
@@ -177,7 +168,6 @@ struct ParserCosts {
         return lines.joined(separator: "\n")
     }
 
-    /// One object for each case.
     var json: String {
         let lines = all.map { cost in
             func number(_ value: Int?) -> String { value.map { "\($0)" } ?? "null" }

@@ -2,50 +2,36 @@ import Trunkline
 
 /// A parser of bytes from a peer, with content that is expensive for it.
 struct ParserCase: Sendable {
-    /// Bytes that a peer sends.
     struct Content {
         var bytes: [UInt8]
-        /// The number of messages in them.
         var messages = 1
 
-        /// Whether the messages are small.
         var isSmall: Bool { bytes.count < 512 * messages }
     }
 
-    /// How the bytes are read.
     enum Reading: Sendable {
-        /// As the bytes of a link. The client has sent `after` once for each message.
+        /// The client has sent `after` once for each message.
         case codec(any FrameCodec, after: Frame? = nil)
-        /// As the answers of a proxy.
         case exchange(@Sendable () throws -> any OpeningExchange)
-        /// All at once, by a function. Throws if the bytes are not accepted.
         case function(@Sendable ([UInt8]) throws -> Void)
     }
 
-    /// The part of the library that reads.
     let parser: String
-    /// What is expensive.
     let content: String
-    /// What limits the work that one message can cause, other than the largest size of a message; empty for nothing.
+    /// What limits the work of one message, other than its largest size.
     var limit = ""
     let reading: Reading
-    /// Whether the messages are malformed. They cost as much.
     var isMalformed = false
-    /// Returns about so many bytes.
     let make: @Sendable (Int) -> Content
 
     var name: String { "\(parser): \(content)" }
 
-    /// Whether the bytes can arrive in pieces.
     var hasPieces: Bool { if case .function = reading { false } else { true } }
 
-    /// Bytes of a piece.
     static let pieceSize = 1024
-    /// The most frames that a link decodes in one step.
     private static let framesAtOnce = 256
 
-    /// Prepares everything that is not to be measured, and returns what is: it reads `content` and returns the number
-    /// of frames.
+    /// Prepares what is not measured. The returned function reads `content` and returns the number of frames.
     func prepared(_ content: Content, inPieces: Bool) throws -> () throws -> Int {
         switch reading {
         case .codec(let codec, let request):
@@ -93,7 +79,6 @@ struct ParserCase: Sendable {
         }
     }
 
-    /// Decodes all complete frames, as many at a time as a link does, and returns their number.
     private func decode(_ input: inout ReceiveBuffer, _ codec: inout LinkCodec) throws -> Int {
         var (count, frames) = (0, [Frame]())
         repeat {
@@ -128,8 +113,6 @@ struct ParserCase: Sendable {
     }
 }
 
-// MARK: - Making content
-
 extension ParserCase.Content {
     /// `head`, then `unit` until there are about `size` bytes, then `tail`.
     init(_ size: Int, _ head: String = "", repeating unit: String, _ tail: String = "") {
@@ -148,7 +131,6 @@ extension ParserCase.Content {
         bytes += tail
     }
 
-    /// `message` until there are about `size` bytes.
     static func messages(_ size: Int, _ message: String) -> ParserCase.Content { messages(size, Array(message.utf8)) }
 
     static func messages(_ size: Int, _ message: [UInt8]) -> ParserCase.Content {
@@ -158,5 +140,4 @@ extension ParserCase.Content {
     }
 }
 
-/// `text`, `count` times.
 func times(_ count: Int, _ text: String) -> String { String(repeating: text, count: count) }

@@ -120,8 +120,6 @@ extension ParserCase {
     }
 }
 
-// MARK: - Layouts
-
 extension ParserCase {
     static let layouts: [ParserCase] =
         [
@@ -147,7 +145,6 @@ extension ParserCase {
         ParserCase(parser: "FrameLayout", content: content, reading: .codec(layout), make: make)
     }
 
-    /// Responses with empty bodies, or `count` responses with large ones.
     private static func responses(_ size: Int, _ layout: FrameLayout, _ count: Int? = nil) -> Content {
         let body = [UInt8](repeating: 0xFF, count: count == nil ? 0 : size)
         let frame = Frame(.response, type: 0x410, serial: 50, status: 0, body: Bytes(body))

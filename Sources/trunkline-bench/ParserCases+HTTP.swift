@@ -78,8 +78,6 @@ extension ParserCase {
         Content(size, ok + chunked, repeating: chunk, "0\r\n\r\n")
     }
 
-    // MARK: Heads, as the caller reads them
-
     static let heads: [ParserCase] = [
         head("HTTP1Response", "fields of 4 bytes", times(255, "a:\r\n")) { _ = try HTTP1Response($0) },
         head("HTTP1Response", "a value of 60 KiB", "a:\(times(60_000, "é"))\r\n") { _ = try HTTP1Response($0) },

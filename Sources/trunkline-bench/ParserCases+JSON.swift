@@ -81,7 +81,6 @@ extension ParserCase {
             },
         ] + headers + errors
 
-    /// Parameters in an array: `head`, `unit` again and again, and `tail`.
     private static func line(_ content: String, _ head: String, _ unit: String, _ tail: String) -> ParserCase {
         jsonLines(content) {
             Content($0, "{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":[" + head, repeating: unit, tail + "]}\n")
@@ -116,8 +115,6 @@ extension ParserCase {
         )
     }
 
-    // MARK: Headers
-
     private static let headers: [ParserCase] = [
         withHeader("messages with fields of two bytes", times(1300, "a:\n")),
         withHeader("messages with a field of 4,000 bytes", "a:" + times(4000, " ") + "\r\n"),
@@ -150,8 +147,6 @@ extension ParserCase {
         }
     }
 
-    // MARK: Errors, as the caller reads them
-
     private static let errors: [ParserCase] = [
         caught("letters", "a"), caught("escapes", "\\n"), caught("escapes by number", "\\u0041"),
         caught("pairs of surrogates", "\\ud83d\\ude00"), caught("UTF-8 of two bytes", "é"),
@@ -166,7 +161,6 @@ extension ParserCase {
         }
     }
 
-    /// The letters of `text`, each as an escape.
     private static func escaped(_ text: String) -> String {
         text.utf8.map { "\\u00" + String($0, radix: 16) }.joined()
     }

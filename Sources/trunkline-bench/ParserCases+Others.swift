@@ -47,8 +47,6 @@ extension ParserCase {
         }
     }
 
-    // MARK: DNS
-
     private static let names: [ParserCase] = [
         srv("records") {
             // A record of another type, with an empty name, to which the names of the others point.
@@ -86,14 +84,11 @@ extension ParserCase {
         }
     }
 
-    /// A message with `first` and `count` times `record` as its answers.
     private static func answers(_ count: Int, _ record: [UInt8], after first: [UInt8] = []) -> [UInt8] {
         let number = count + (first.isEmpty ? 0 : 1)
         let head: [UInt8] = [0, 1, 0x80, 0, 0, 0, UInt8(number >> 8), UInt8(number & 0xFF), 0, 0, 0, 0]
         return head + first + (0..<count).flatMap { _ in record }
     }
-
-    // MARK: Recordings and the output of processes
 
     private static let recordings: [ParserCase] = [
         recording("bodies") {

@@ -10,7 +10,6 @@ struct PathsBench {
         requests = isQuick ? 6_400 : 64_000
     }
 
-    /// Measures everything and returns the table.
     func run() throws -> String {
         var lines = [
             machineDescription(),

@@ -1,9 +1,7 @@
 import Trunkline
 
-/// Measures pushes of 64 bytes, which a server in a separate process sends as fast as the client reads, to one
-/// consumer.
+/// A server in a separate process sends pushes of 64 bytes as fast as the client reads, to one consumer.
 struct PushBench {
-    /// How the consumer receives.
     private enum Way: String, CaseIterable {
         case suspending = "suspendReading"
         case pinned = "… pinned"
@@ -27,7 +25,7 @@ struct PushBench {
     private static let widths = [18, 12, 13, 12, 12]
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) {
@@ -35,7 +33,6 @@ struct PushBench {
         measured = isQuick ? 300 : 1000
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-floods") { try await table(FloodServers.Addresses(line: $0)) }
     }
@@ -92,7 +89,6 @@ struct PushBench {
 
     private typealias Counts = (received: Int, dropped: Int)
 
-    /// Reads for some time.
     private func consume(
         _ stream: PushStream,
         _ way: Way,
@@ -120,7 +116,7 @@ struct PushBench {
             }
             return counts
         }
-        // Ordinary consumers pass no preference at all: even `nil` makes the runtime look it up.
+        // Even a preference of `nil` makes the runtime look it up.
         guard way == .pinned else { return await work() }
         return await Task(executorPreference: client.executor, operation: work).value
     }

@@ -4,18 +4,12 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
-/// Measures where requests go while ten servers are slow, answer errors, hang, restart, are added and return: with a
-/// cluster, and through HAProxy with `leastconn`.
-///
-/// A request is sent every millisecond, whatever has become of the others. The servers run in this process and listen
-/// on ports of this machine.
+/// Measures where requests go, by a cluster and through HAProxy with `leastconn`, while ten servers are slow, answer
+/// errors, hang, restart, are added and return. A request is sent every millisecond, whatever became of the others.
 struct ShareBench {
-    /// What sends the requests.
     private enum Way: CaseIterable {
         case cluster
-        /// HAProxy with checks of the connection only.
         case proxy
-        /// HAProxy that also judges servers by their responses.
         case observingProxy
 
         var title: String {
@@ -27,7 +21,7 @@ struct ShareBench {
         }
     }
 
-    /// What happens to a server. Times are in seconds from the beginning.
+    /// Times are in seconds from the beginning.
     private enum Life {
         case usual
         case slow
@@ -49,8 +43,7 @@ struct ShareBench {
             }
         }
 
-        /// How a request is answered in a second of the measurement: after how long, and with which status; `nil` if
-        /// not at all.
+        /// `nil` if the server does not answer.
         func answer(in second: Int) -> (delay: Duration, status: Int)? {
             switch self {
             case .slow: (.milliseconds(100), 200)
@@ -66,7 +59,7 @@ struct ShareBench {
         .usual, .usual, .usual, .slow, .failing, .hanging(from: 20), .restarting(at: 20), .restarting(at: 40),
         .added(at: 20), .returning(at: 20),
     ]
-    /// The seconds of a column of the table.
+    /// In seconds.
     private static let interval = 10
     private static let timeout = Duration.seconds(1)
 
@@ -74,7 +67,6 @@ struct ShareBench {
 
     init(isQuick: Bool) { seconds = isQuick ? 30 : 90 }
 
-    /// Measures everything and returns the tables.
     func run() async throws -> String {
         var text = """
             \(machineDescription())
@@ -92,15 +84,11 @@ struct ShareBench {
         return text
     }
 
-    // MARK: The bed
-
-    /// The counts of a measurement.
     private final class Counts: Sendable {
         private struct State {
             /// By server and interval.
             var received: [[Int]]
             var latencies: [Duration] = []
-            /// By what the caller saw.
             var failures: [String: Int] = [:]
         }
 
@@ -190,7 +178,6 @@ struct ShareBench {
         }
     }
 
-    /// Kills and starts servers at their times, until the measurement is over.
     private func lead(_ servers: [LoopbackServer], _ counts: Counts, whenAdded: () -> Void = {}) async throws {
         for second in 1...seconds {
             await counts.wait(until: .seconds(second))
@@ -207,7 +194,6 @@ struct ShareBench {
         }
     }
 
-    /// Makes a call every millisecond while `body` runs.
     private func call(
         _ counts: Counts,
         _ send: @escaping @Sendable () async throws -> Void,
@@ -235,8 +221,6 @@ struct ShareBench {
             try await group.waitForAll()
         }
     }
-
-    // MARK: The ways
 
     private func callThroughCluster(
         _ endpoints: [Endpoint],
@@ -319,9 +303,7 @@ struct ShareBench {
     }
 }
 
-/// Connections to a proxy, each with one request at a time.
 private final class HTTPPool: Sendable {
-    /// The error for a response with a status other than 200.
     private struct Refusal: Error, CustomStringConvertible {
         let status: Int
         var description: String { "status \(status)" }
@@ -338,7 +320,6 @@ private final class HTTPPool: Sendable {
         options = ClientOptions { $0.requests.timeout = timeout + .milliseconds(500) }
     }
 
-    /// Sends a request over an idle connection, or a new one.
     func send() async throws {
         let client =
             idle.withLock { $0.popLast() }

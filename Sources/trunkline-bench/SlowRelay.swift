@@ -6,15 +6,12 @@ import Trunkline
     import Darwin
 #endif
 
-/// Forwards bytes between clients and a server on this machine, from the clients at a limited rate, as a slow network
-/// does. Uses two threads for each connection.
+/// Limits the rate at which clients' bytes reach a server, as a slow network does. Two threads for each connection.
 enum SlowRelay {
-    /// Bytes per second.
+    /// In bytes per second.
     static let rate = 20_000_000
-    /// The bytes that are forwarded at once.
     private static let step = 16 * 1024
 
-    /// Listens on a free port and returns it.
     static func start(to target: UInt16) throws -> UInt16 {
         // The network holds little: what the client has written beyond that stays in its own kernel.
         let (listener, port) = try listeningSocket(receiveBuffer: 64 * 1024)
@@ -38,7 +35,6 @@ enum SlowRelay {
         guard code == 0 else { throw BenchError("start of a thread", errno: code) }
     }
 
-    /// Forwards until one side has closed.
     private static func forward(from source: Int32, to target: Int32, rate: Int?) {
         var memory = [UInt8](repeating: 0, count: step)
         var next = monotonicNow()

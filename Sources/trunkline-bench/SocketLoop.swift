@@ -4,29 +4,27 @@
     import Darwin
 #endif
 
-/// The upper limit: one thread that keeps frames in flight on a bare socket, and writes and reads as much as possible
-/// with each call. Responses arrive in order, so one counter gives the next serial.
+/// The upper limit: one thread with frames in flight on a bare socket. Responses are in order: one counter of serials.
 @safe
 final class SocketLoop {
     private let descriptor: Int32
     private let concurrency: Int
     private let frameSize: Int
-    /// `slots` frames, complete except for their serials. Frame number n is sent from slot n % slots.
+    /// `slots` frames, complete except for their serials. Frame n is sent from slot n % slots.
     private let frames: UnsafeMutableRawBufferPointer
     private let slots: Int
     private let received: UnsafeMutableRawBufferPointer
 
-    /// Counters since the start of the connection: frames requested, frames that were given a slot, bytes of frames
-    /// written.
+    /// Since the start of the connection: frames requested, frames with a slot, bytes of frames written.
     private var asked = 0
     private var issued = 0
     private var written = 0
     private var answered = 0
-    /// The number of bytes at the front of `received` that belong to an incomplete header.
+    /// Bytes of an incomplete header at the front of `received`.
     private var left = 0
-    /// The number of missing bytes of a body whose header was checked.
+    /// Missing bytes of a body whose header was checked.
     private var bodyLeft = 0
-    /// The times at which the frames in flight were requested, in runs; the oldest run is at `firstRun % concurrency`.
+    /// When the frames in flight were requested, in runs; the oldest is at `firstRun % concurrency`.
     private var runs: [(time: UInt64, count: Int)]
     private var firstRun = 0
     private var lastRun = 0
@@ -55,7 +53,6 @@ final class SocketLoop {
         unsafe received.deallocate()
     }
 
-    /// Keeps frames in flight until `quota` is used up and all are answered; returns the number of responses.
     func drive(_ quota: Quota, _ histogram: Histogram) throws -> Int {
         let first = answered
         var now = monotonicNow()
@@ -73,7 +70,6 @@ final class SocketLoop {
         return answered - first
     }
 
-    /// Requests as many frames as may be in flight. Their latency counts from here.
     private func ask(upTo end: Int, _ now: UInt64) {
         let count = min(answered + concurrency, end) - asked
         guard count > 0 else { return }
@@ -82,7 +78,7 @@ final class SocketLoop {
         lastRun += 1
     }
 
-    /// Gives serials to the requested frames that have a free slot. Returns `false` if there are none.
+    /// Gives serials to requested frames that have a free slot. Returns `false` if there are none.
     private func issue() -> Bool {
         let count = min(asked, written / frameSize + slots) - issued
         guard count > 0 else { return false }
@@ -96,8 +92,6 @@ final class SocketLoop {
 
     private static func serial(_ number: Int) -> UInt32 { 50 + UInt32(number % (1 << 31)) }
 
-    /// Writes up to the end of the last slot or of the frames that have a serial. Returns `false` if the socket is
-    /// full.
     private func write() throws -> Bool {
         let start = written % (slots * frameSize)
         let length = min(issued * frameSize - written, slots * frameSize - start)
@@ -110,7 +104,7 @@ final class SocketLoop {
         return false
     }
 
-    /// Reads once. Waits until the socket is readable, or writable if there is more to write.
+    /// Waits until the socket is readable, or writable if there is more to write.
     private func read(mayWait: Bool) throws {
         let flags = mayWait ? 0 : Int32(MSG_DONTWAIT)
         let free = unsafe UnsafeMutableRawBufferPointer(rebasing: received[left...])
@@ -122,7 +116,6 @@ final class SocketLoop {
         _ = unsafe poll(&watched, 1, -1)
     }
 
-    /// Checks the frames in the first `count` bytes.
     private func take(_ count: Int) throws {
         var position = min(bodyLeft, count)
         bodyLeft -= position
@@ -145,7 +138,6 @@ final class SocketLoop {
         if left > 0 { unsafe received.copyMemory(from: UnsafeRawBufferPointer(rebasing: received[position..<count])) }
     }
 
-    /// Records the latencies of the responses since the last call.
     private func settle(_ now: UInt64, _ histogram: Histogram) {
         while settled < answered {
             let run = runs[firstRun % concurrency]

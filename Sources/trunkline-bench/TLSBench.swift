@@ -7,8 +7,7 @@ import TrunklineTesting
     import Darwin
 #endif
 
-/// Compares the same requests in plaintext and over TLS, in alternating rounds, against the same test server in a
-/// separate process. Also measures OpenSSL without a socket, which is the upper limit.
+/// The same requests in plaintext and over TLS, to a server in another process. OpenSSL alone is the upper limit.
 struct TLSBench {
     private static let cells = [
         Matrix.Cell(concurrency: 1, payload: 64), Matrix.Cell(concurrency: 256, payload: 64),
@@ -16,7 +15,7 @@ struct TLSBench {
     ]
 
     private let rounds: Int
-    /// Milliseconds.
+    /// In milliseconds.
     private let measured: Int
 
     init(isQuick: Bool) {
@@ -24,7 +23,6 @@ struct TLSBench {
         measured = isQuick ? 300 : 1000
     }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-secured") { try await table($0) }
     }
@@ -75,7 +73,6 @@ struct TLSBench {
     private static func line(_ cell: Matrix.Cell, _ results: [[Measurement]]) -> String {
         let rates = results.map { median($0.map(\.requestsPerSecond)) }
         let costs = results.map { median($0.map(\.processorTimePerRequest)) }
-        // The sum of both directions.
         let volume = rates[1] * Double(2 * (cell.payload + 12)) / 1e9
         return aligned(
             [
@@ -87,10 +84,7 @@ struct TLSBench {
         )
     }
 
-    // MARK: The limit
-
-    /// Measures two engines in turn, one that encrypts and one that decrypts, with records of the largest size. Returns
-    /// the cipher suite and GB/s.
+    /// One engine encrypts and one decrypts, with records of the largest size. In GB/s.
     private static func bulk() async throws -> (suite: String, encrypted: Double, decrypted: Double) {
         let authority = try TestAuthority()
         let pair = try await EnginePair(authority)
@@ -109,7 +103,6 @@ struct TLSBench {
     }
 }
 
-/// A client's and a server's engine, connected without a socket.
 private final class EnginePair {
     private let client, server: any TLSEngine
     private var received: [UInt8] = []
@@ -147,7 +140,6 @@ private final class EnginePair {
         }
     }
 
-    /// Decrypts everything that was encrypted; returns the number of bytes.
     func decrypt() -> Int {
         received = client.outgoing.takeAll()
         return unsafe received.withUnsafeBytes { bytes in
@@ -162,7 +154,6 @@ private final class EnginePair {
     }
 }
 
-/// What the process of `TestServers` prints: two ports, and the root certificate of the second.
 struct SecuredServers {
     let plain, secured: UInt16
     let root: PEM
@@ -178,9 +169,7 @@ struct SecuredServers {
     }
 }
 
-/// The two servers of the comparison, in a separate process.
 enum TestServers {
-    /// Prints their ports and the root certificate of the second, and serves until standard input ends.
     static func run() async throws {
         let authority = try TestAuthority()
         let identity = try authority.identity(for: "127.0.0.1")

@@ -1,4 +1,3 @@
-/// The formatted results.
 struct Table {
     var cells: [Matrix.Cell]
     var results: [Matrix.Cell: [Row: [Measurement]]]
@@ -48,21 +47,19 @@ struct Table {
     static func size(_ bytes: Int) -> String { bytes < 1024 ? "\(bytes) B" : "\(bytes / 1024) KiB" }
 }
 
-/// Returns `entries` in one line, each right-aligned in a column of the given width.
 func aligned(_ entries: [String], _ widths: [Int]) -> String {
     zip(entries, widths).map { entry, width in
         String(repeating: " ", count: max(1, width - entry.count)) + entry
     }.joined()
 }
 
-/// Returns the median; the mean of the two middle values for an even number; 0 if there are none.
+/// The mean of the two middle values for an even number; 0 for none.
 func median(_ values: [Double]) -> Double {
     guard !values.isEmpty else { return 0 }
     let sorted = values.sorted()
     return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
 }
 
-/// Returns `value` with the given number of decimal places.
 func decimal(_ value: Double, places: Int) -> String {
     var scale = 1
     for _ in 0..<places { scale *= 10 }

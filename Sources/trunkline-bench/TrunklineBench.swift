@@ -4,7 +4,6 @@
     import Darwin
 #endif
 
-/// The benchmark: `swift run -c release trunkline-bench`. See `Arguments.usage`.
 @main
 struct TrunklineBench {
     static func main() async {
@@ -51,20 +50,17 @@ struct TrunklineBench {
     }
 }
 
-/// The error that ends a measurement without a result.
 struct BenchError: Error {
     let message: String
 
     init(_ message: String) { self.message = message }
 
-    /// Creates an error for a failed system call.
     init(_ call: String, errno code: Int32) {
         let reason = unsafe strerror(code).map { unsafe String(cString: $0) } ?? "error \(code)"
         message = "\(call): \(reason)"
     }
 }
 
-/// Writes to standard error.
 func complain(_ text: String) {
     var text = text
     text.withUTF8 { bytes in

@@ -9,8 +9,7 @@ import TrunklineTesting
     import FoundationNetworking
 #endif
 
-/// Compares small GET requests over the link of a client, through a gateway beside the origin, with direct requests of
-/// a URLSession. The round trip to either is 50 ms.
+/// Small GET requests through a gateway beside the origin, and directly by URLSession; round trip 50 ms.
 struct TunnelBench {
     private static let roundTrip = Duration.milliseconds(50)
 
@@ -24,7 +23,6 @@ struct TunnelBench {
 
     init(isQuick: Bool) { count = isQuick ? 200 : 1000 }
 
-    /// Measures everything and returns the table.
     func run() async throws -> String {
         try await ChildProcess.withServer("serve-gateway") { try await table($0) }
     }
@@ -96,10 +94,7 @@ struct TunnelBench {
         return url
     }
 
-    // MARK: The other process
-
-    /// Runs the origin, the gateway beside it and a delayed relay to each, and prints three ports: the relay to the
-    /// gateway, the relay to the origin, and the origin.
+    /// Prints three ports: the relays to the gateway and to the origin, and the origin.
     static func serve() async throws {
         let body = Bytes([UInt8](repeating: 7, count: 100))
         let origin = try await LoopbackServer.start(speaking: HTTP1Codec(host: "127.0.0.1")) { request in

@@ -6,11 +6,10 @@ import CTrunklineBench
     import Darwin
 #endif
 
-/// The resources that this process has used since its start.
 struct Usage {
-    /// Nanoseconds on the monotonic clock.
+    /// Monotonic, in nanoseconds.
     var time: UInt64
-    /// Microseconds of processor time.
+    /// Processor time, in microseconds.
     var user: Int
     var system: Int
     /// Negative if allocations are not counted.
@@ -33,7 +32,7 @@ struct Usage {
 
     private static func microseconds(_ time: timeval) -> Int { Int(time.tv_sec) * 1_000_000 + Int(time.tv_usec) }
 
-    /// The peak memory of this process in kilobytes.
+    /// In kilobytes.
     static var peakMemory: Int {
         #if os(Linux)
             // Not ru_maxrss: it is inherited from the parent process.
@@ -45,10 +44,9 @@ struct Usage {
         #endif
     }
 
-    /// The memory of this process that is in RAM, in kilobytes; 0 if unknown.
+    /// In kilobytes; 0 if unknown.
     static var residentMemory: Int { status("VmRSS:") }
 
-    /// Returns the number after `name` in `/proc/self/status`; 0 if there is no such file or line.
     private static func status(_ name: String) -> Int {
         for line in contents(of: "/proc/self/status").split(separator: "\n") where line.hasPrefix(name) {
             return line.split { !$0.isNumber }.first.flatMap { Int($0) } ?? 0
@@ -57,21 +55,21 @@ struct Usage {
     }
 }
 
-/// Returns the monotonic clock in nanoseconds.
+/// In nanoseconds.
 func monotonicNow() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// Returns the processor time of this thread in nanoseconds.
+/// Of this thread, in nanoseconds.
 func processorNow() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// Returns the first 64 KiB of a text file; empty if it cannot be read.
+/// At most 64 KiB; empty if the file cannot be read.
 func contents(of path: String) -> String {
     let descriptor = unsafe open(path, O_RDONLY)
     guard descriptor >= 0 else { return "" }
@@ -81,7 +79,6 @@ func contents(of path: String) -> String {
     return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
 }
 
-/// Returns a description of the machine and the compiler, in one line.
 func machineDescription() -> String {
     let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
     var parts = ["\(processors) processors"]
@@ -104,7 +101,6 @@ func machineDescription() -> String {
     return parts.joined(separator: ", ")
 }
 
-/// Returns the text in a C array of characters.
 private func text<Characters>(_ characters: Characters) -> String {
     unsafe withUnsafeBytes(of: characters) { unsafe String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
 }

@@ -1,59 +1,49 @@
 import TrunklineCore
 
 extension OutlierRules {
-    /// When members are ejected, and for how long.
     package struct Settings: Sendable, Hashable {
-        /// The number of failures in a row after which a member is ejected; at least 1. `nil` for off. Envoy: 5.
+        /// In a row; at least 1. `nil` for off. Envoy: 5.
         package var consecutiveFailures: Int? = 5
         /// The time of the first ejection. The nth in a row lasts n times as long. Envoy: 30 s.
         package var baseTime: Duration = .seconds(30)
-        /// The longest time of an ejection, without jitter; at least `baseTime`. Envoy: 300 s.
+        /// Without jitter; at least `baseTime`. Envoy: 300 s.
         package var maximumTime: Duration = .seconds(300)
-        /// The share by which an ejection's time is lengthened or shortened at random, so that clients do not probe a
-        /// server all at once: 0 through 1. Ours: Envoy only lengthens, by an absolute time that is 0 by default.
+        /// In 0...1, so that clients do not probe a server all at once. Envoy only lengthens, by an absolute time.
         package var jitter = 0.1
-        /// The share of members that may be ejected or probing at once, rounded down, but at least one of two or more
-        /// members: 0 through 0.5. With 0, no member is ejected. Ours: Envoy has 10 %, for ejections of every kind.
+        /// The share of members that may be out at once: 0 through 0.5, rounded down, but at least one of two or more
+        /// members. 0 for no ejections. Envoy: 10 %.
         package var maximumShare = 0.5
-        /// The share of members that comparisons may have ejected at once, rounded in the same way. Envoy and gRPC: 10
-        /// %.
+        /// The same for comparisons. Envoy and gRPC: 10 %.
         package var comparedShare = 0.1
-        /// The time between two calls of `closeInterval`. The caller has the timer. Envoy: 10 s.
+        /// Between two calls of `closeInterval`. The caller has the timer. Envoy: 10 s.
         package var interval: Duration = .seconds(10)
-        /// How long a member waits for a probe to succeed before it returns without one, as in Envoy and gRPC, where
-        /// every ejection ends by time. Longer than the usual timeout of a request (8 s), so that a probe that hangs
-        /// has failed by then. Ours.
+        /// How long a member waits for a successful probe before it returns without one, as in Envoy and gRPC. Longer
+        /// than the default timeout of a request (8 s), so that a probe that hangs has failed by then.
         package var probingTime: Duration = .seconds(10)
-        /// How long, of `probingTime`, only requests that may be performed twice are probes. Ours.
+        /// How long, of `probingTime`, only requests that may be performed twice are probes.
         package var preferenceTime: Duration = .seconds(5)
-        /// Ejects members whose success rate is an outlier. `nil` for off.
         package var successRate: SuccessRate? = SuccessRate()
-        /// Ejects members that answer far more requests with errors than the others. `nil` for off.
         package var errorRate: ErrorRate? = ErrorRate()
-        /// Ejects members that are far slower than the others. `nil` for off.
         package var latency: Latency? = Latency()
 
         package init() {}
     }
 
-    /// A member is an outlier if its success rate in an interval is less than the mean of the members' rates, minus
-    /// `deviations` times their standard deviation (that of the population, as in Envoy).
-    ///
-    /// Of `n` members, one is at most √(n − 1) standard deviations below the mean. So with 1.9 deviations, fewer than
-    /// five members never have an outlier, and of five, one is an outlier only if the others hardly differ.
+    /// An outlier's success rate is below the mean by `deviations` standard deviations of the population, as in Envoy.
+    /// Of `n` members, one is at most √(n − 1) deviations below the mean: with 1.9, fewer than five never have an
+    /// outlier, and of five, one is an outlier only if the others hardly differ.
     package struct SuccessRate: Sendable, Hashable {
-        /// Members with fewer requests in the interval are not compared; at least 1. Envoy: 100.
+        /// In the interval; at least 1. Envoy: 100.
         package var minimumRequests = 100
-        /// With fewer members to compare there are no outliers. Envoy: 5.
+        /// Envoy: 5.
         package var minimumMembers = 5
         /// Envoy: `success_rate_stdev_factor`, 1900 thousandths.
         package var deviations = 1.9
-        /// The least difference from the mean. Ours: without it, a member at 99.9 % is an outlier among nine at 100 %.
+        /// From the mean. Without it, a member at 99.9 % is an outlier among nine at 100 %.
         package var minimumDifference = 0.05
 
         package init() {}
 
-        /// The outliers, the lowest rate first.
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let rates = facts.compactMap { facts -> (id: UInt64, value: Double)? in
                 let successes = Double(max(0, facts.successes))
@@ -70,20 +60,17 @@ extension OutlierRules {
         }
     }
 
-    /// A member is an outlier if its share of requests that failed or were answered with an error, whatever that means,
-    /// is far above the median of the members' shares. The rule is ours, in place of the failure percentage of Envoy
-    /// and gRPC (A50: above 85 %), which is absolute: errors of all members have their cause in the requests.
+    /// The failure percentage of Envoy and gRPC (A50: above 85 %) is absolute. Compared with the median instead: errors
+    /// of all members have their cause in the requests.
     package struct ErrorRate: Sendable, Hashable {
-        /// Members with fewer requests in the interval are not compared; at least 1.
         package var minimumRequests = 20
-        /// With fewer members to compare there are no outliers: of two, the median does not tell which one is wrong.
+        /// Of two, the median does not tell which one is wrong.
         package var minimumMembers = 3
-        /// The least difference from the median. Below this, the members may only have had different requests.
+        /// From the median. Below this, the members may only have had different requests.
         package var minimumDifference = 0.5
 
         package init() {}
 
-        /// The outliers, the highest rate first.
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let rates = facts.compactMap { facts -> (id: UInt64, value: Double)? in
                 let requests = Double(max(0, facts.successes)) + Double(max(0, facts.failures))
@@ -97,13 +84,9 @@ extension OutlierRules {
         }
     }
 
-    /// A member is an outlier if its mean latency in an interval is more than `factor` times the median of the members'
-    /// means, and at least `minimumDifference` above it. The rule and its numbers are ours: Envoy and gRPC have none.
     package struct Latency: Sendable, Hashable {
-        /// Members with fewer answers in the interval are not compared; at least 1. A mean of 20 is not decided by
-        /// one slow answer, unless that is very slow.
+        /// In the interval; at least 1. One slow answer does not decide a mean of 20, unless it is very slow.
         package var minimumAnswers = 20
-        /// With fewer members to compare there are no outliers: of two, the median does not tell which one is slow.
         package var minimumMembers = 3
         /// Above the usual differences between machines and zones.
         package var factor = 5.0
@@ -112,7 +95,6 @@ extension OutlierRules {
 
         package init() {}
 
-        /// The outliers, the slowest first.
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let means = facts.compactMap { facts -> (id: UInt64, value: Double)? in
                 guard facts.answers >= max(1, minimumAnswers) else { return nil }
@@ -132,24 +114,20 @@ extension OutlierRules {
 }
 
 extension OutlierRules.Settings {
-    /// The most members that may be ejected or probing at once, of `count`.
     func mostOut(of count: Int) -> Int { Self.most(of: count, maximumShare) }
 
-    /// The most members that comparisons may have ejected at once, of `count`.
     func mostCompared(of count: Int) -> Int { Self.most(of: count, comparedShare) }
 
     private static func most(of count: Int, _ share: Double) -> Int {
         count > 1 && share > 0 ? max(1, Int(Double(count) * min(share, 0.5))) : 0
     }
 
-    /// The time of the nth ejection in a row, without jitter.
     func ejectionTime(_ n: Int) -> Duration {
         let base = max(0, baseTime.clampedNanoseconds)
         let (product, overflow) = base.multipliedReportingOverflow(by: Int64(max(1, n)))
         return .nanoseconds(min(overflow ? .max : product, max(base, maximumTime.clampedNanoseconds)))
     }
 
-    /// Returns `time`, lengthened or shortened at random.
     func jittered(_ time: Duration, using generator: inout SeededGenerator) -> Duration {
         let share = jitter > 0 ? min(jitter, 1) : 0
         let factor = 1 + share * (2 * generator.nextUnit() - 1)

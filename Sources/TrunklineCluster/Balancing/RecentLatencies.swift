@@ -6,7 +6,6 @@ package struct RecentLatencies: Sendable {
     private var began: Instant?
 
     private static let period = Duration.seconds(10)
-    /// The number of latencies from which on there are percentiles.
     private static let minimum = 20
 
     package init() {}
@@ -16,7 +15,6 @@ package struct RecentLatencies: Sendable {
         present.record(latency)
     }
 
-    /// The latency that a share of the requests did not exceed; `nil` if there were too few.
     package mutating func percentile(_ share: Double, at now: Instant) -> Duration? {
         turn(at: now)
         var all = present
@@ -24,7 +22,6 @@ package struct RecentLatencies: Sendable {
         return all.count < Self.minimum ? nil : all.percentile(share * 100)
     }
 
-    /// Forgets what is too old.
     private mutating func turn(at now: Instant) {
         let elapsed = began.map { now.since($0) } ?? .zero
         if elapsed >= Self.period {

@@ -1,19 +1,11 @@
 import TrunklineCore
 
-/// Chooses the servers that one client uses, if there are more servers than it should have links to.
-///
-/// Rendezvous hashing, or highest random weight (Thaler and Ravishankar, 1998), as in gRPC's random subsetting (gRFC
-/// A68): each candidate has a score that follows from its hash and the client's seed, and the highest scores win. So
-/// clients with different seeds choose evenly, and one more or one less candidate changes at most one member of a
-/// client's subset.
+/// Chooses the servers of a client that must not use all: rendezvous hashing, or highest random weight (Thaler and
+/// Ravishankar, 1998), as in gRPC's random subsetting (gRFC A68). Clients with different seeds choose evenly, and one
+/// candidate more or less changes at most one member of a subset.
 package enum RendezvousSubset {
-    /// Returns the indices of `size` candidates in ascending order; all if there are not more.
-    ///
-    /// - Parameters:
-    ///   - size: Clamped to 0 through the number of candidates.
-    ///   - hashes: Each identifies a candidate, for example `StableHasher.hash(_:)` of its address. Of candidates with the
-    ///     same hash, the first are chosen first.
-    ///   - seed: Identifies the client. The same seed and hashes give the same subset.
+    /// Returns indices in ascending order; all if there are not more than `size`. Of candidates with the same hash, the
+    /// first are chosen first.
     package static func choose(_ size: Int, of hashes: [UInt64], seed: UInt64) -> [Int] {
         guard size > 0 else { return [] }
         guard size < hashes.count else { return Array(hashes.indices) }

@@ -7,9 +7,8 @@
 /// `send`, `post`, `start`, `stream` and `open` take call options. `enqueue` and `subscribe` do not, because their
 /// messages outlive the call: they use the options of the client.
 public struct CallOptions: Sendable, Hashable {
-    /// The options. In one word, because every suspended call keeps them.
+    /// One word, because every suspended call keeps it.
     private enum Storage: Sendable, Hashable {
-        /// All are omitted.
         case omitted
         indirect case set(Values)
     }
@@ -106,19 +105,16 @@ public struct CallOptions: Sendable, Hashable {
         set { values.isExclusive = newValue }
     }
 
-    /// The only link on which the request may go out; `nil` for any.
     var session: SessionID? {
         get { values.session }
         set { values.session = newValue }
     }
 
-    /// The deadline that the caller watches; `nil` for none.
     package var movableDeadline: MovableDeadline? {
         get { values.movableDeadline }
         set { values.movableDeadline = newValue }
     }
 
-    /// The marks of a request with these options.
     var marks: ResolvedOptions.Marks {
         guard case .set(let values) = storage else { return [] }
         var marks: ResolvedOptions.Marks = []
@@ -128,7 +124,6 @@ public struct CallOptions: Sendable, Hashable {
         return marks
     }
 
-    /// Whether all options are omitted.
     package var areOmitted: Bool { if case .omitted = storage { true } else { false } }
 
     /// Creates call options in which all options are omitted: they have the values of the client's options.
@@ -171,7 +166,6 @@ public struct CallOptions: Sendable, Hashable {
         )
     }
 
-    /// Returns the same options, with `policy` (that of a request type) in place of a default retry policy.
     package func retrying(_ policy: RetryPolicy) -> CallOptions {
         var options = self
         options.retry = retry.or(policy)
@@ -215,10 +209,8 @@ public struct Timeout: Sendable, Hashable {
     /// A timeout of a whole number of milliseconds.
     public static func milliseconds(_ milliseconds: Int) -> Timeout { .after(.milliseconds(milliseconds)) }
 
-    /// Returns this timeout, or `other` if this is the default.
     package func or(_ other: Timeout) -> Timeout { limit == .byOptions ? other : self }
 
-    /// Returns the duration, or `fallback` for the default; `nil` means no timeout.
     package func duration(orByDefault fallback: Duration?) -> Duration? {
         switch limit {
         case .byOptions: fallback
@@ -228,22 +220,15 @@ public struct Timeout: Sendable, Hashable {
     }
 }
 
-/// The options of one request or one-way message: its `CallOptions`, with the client's options in place of the
-/// defaults.
+/// The `CallOptions` of one request or message, with the client's options in place of the defaults.
 struct ResolvedOptions: Sendable {
     var retry = RetryPolicy.ifUnsent
-    /// When the call was made.
     let accepted: Instant
-    /// What few requests have.
     var marks: Marks = []
     var deadline: Instant?
-    /// False for a one-way message.
     var expectsResponse = true
-    /// The only session in which the request may go out; `nil` for any.
     var session: SessionID?
-    /// Receives the timeline of the request.
     var recorder: TimelineRecorder?
-    /// The deadline that the caller watches.
     var movableDeadline: MovableDeadline?
     /// The fate of what the same call has sent before this request. See `ClientError.after(_:)`.
     var earlierFate = ClientError.Fate.notSent
@@ -252,30 +237,23 @@ struct ResolvedOptions: Sendable {
     struct Marks: OptionSet {
         let rawValue: UInt8
 
-        /// The request may not wait for a link.
         static let mayNotWait = Marks(rawValue: 1)
-        /// The call says that the request goes to a new session, or that it does not.
         static let outlivesSession = Marks(rawValue: 2)
         static let endsWithSession = Marks(rawValue: 4)
-        /// Nothing else may be in flight together with the request.
         static let isExclusive = Marks(rawValue: 8)
-        /// A message that answers the server, which may wait for it in the middle of a request.
+        /// The server may wait for it in the middle of a request.
         static let isAnswer = Marks(rawValue: 16)
     }
 
-    /// Whether the request may wait for a link.
     var waitsForReady: Bool { !marks.contains(.mayNotWait) }
 
-    /// Whether the request goes to a new session; `nil` if the client's options decide.
     var outlivesSession: Bool? {
         if marks.contains(.outlivesSession) { return true }
         return marks.contains(.endsWithSession) ? false : nil
     }
 
-    /// When the request ends at the latest; `nil` for never.
     var latestEnd: Instant? { deadline ?? movableDeadline?.instant }
 
-    /// Whether the request fails if its link is lost before its first byte was written.
     var endsWithItsLink: Bool { retry == .never || !waitsForReady }
 
     /// Whether a request with these options needs a `TrackedCall`.

@@ -1,4 +1,3 @@
-/// Explicit control of the link and of the endpoints. See the methods of `Connection`.
 extension Client {
     /// Connects now instead of waiting.
     ///
@@ -141,7 +140,7 @@ extension Client {
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) { connection.inCallOfOwner { $0.saveSession(session) } }
 
-    /// Performs a command on the connection as part of a batch. The command may end the link.
+    /// Performs a command as part of a batch, because it may end the link.
     private func command(_ body: (isolated Connection) -> Void) {
         connection.inCallOfOwner(body)
         end(dispatcher.finish(for: self))

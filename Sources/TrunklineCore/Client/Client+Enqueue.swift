@@ -99,14 +99,12 @@ extension Client {
         }
     }
 
-    /// Accepts a one-way message with `options`, as `enqueue` does.
     nonisolated func enqueue(_ request: Request, timeout: Timeout, options: CallOptions) async throws(ClientError) {
         if Task.isCancelled { throw .cancelledUnsent }
         guard codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         try await enqueueIntercepted(request.frame, try resolved(options, timeout, expectsResponse: false))
     }
 
-    /// Passes a message through the interceptors, and accepts it.
     private nonisolated func enqueueIntercepted(_ frame: Frame, _ options: ResolvedOptions) async throws(ClientError) {
         guard isIntercepted else { return try await enqueue(frame, options) }
         let outcome = await interceptedOutcome(.enqueue, of: frame, options) { frame, options in
@@ -154,7 +152,6 @@ extension Client {
         return try resolved(CallOptions(), timeout, expectsResponse: false)
     }
 
-    /// Submits `frame` if there is room for it. Returns whether there was.
     private nonisolated func accept(_ frame: Frame, _ options: ResolvedOptions) throws(ClientError) -> Bool {
         let cost = OutboundQueue.cost(of: frame)
         guard try messageRoom.reserve(cost) else { return false }
@@ -162,7 +159,6 @@ extension Client {
         return true
     }
 
-    /// Returns the receiver of a message for which there is no room yet.
     nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter.Receiver {
         .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
     }

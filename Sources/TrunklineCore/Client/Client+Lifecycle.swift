@@ -1,6 +1,5 @@
 import Synchronization
 
-/// Connecting and closing.
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
@@ -41,7 +40,7 @@ extension Client {
             try await self.connect()
         }
         try await connecting(within: timeout, on: loop, connect) { error in
-            // That the client is suspended, or that no route leads to an endpoint.
+            // The reason: suspended, or no route to an endpoint.
             let why = error.message.split(separator: ";", maxSplits: 1).dropFirst().first ?? ""
             let further = why.isEmpty || why == " not connected" ? "" : ";\(why)"
             return error.changed {
@@ -103,7 +102,6 @@ extension Client {
         }
     }
 
-    /// Requests a link without waiting for it.
     package nonisolated func connectSoon() { commandQueue.post(.needLink) }
 
     private nonisolated func awaitClosed() async {

@@ -1,4 +1,3 @@
-/// What a client counts and measures.
 extension Client {
     /// Counts, durations and current values of a client.
     ///
@@ -199,7 +198,7 @@ extension Client {
             connection.merge(other.connection)
         }
 
-        /// Removes the current values, for the metrics of a client that is closed. Counts and durations remain.
+        /// For the metrics of a closed client. Counts and durations remain.
         package mutating func removeCurrentValues() {
             (pending, waiting, waitingBytes) = (0, Waiting(), 0)
             (abandoned, heldSerials, limits) = (0, 0, Limits())

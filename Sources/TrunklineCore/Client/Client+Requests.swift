@@ -70,17 +70,15 @@ extension Client {
         }
     }
 
-    /// Returns an error with the name of its request. Not inlined: see `submit`.
+    /// Not inlined: see `submit`.
     @inline(never)
     private nonisolated func named(_ error: ClientError, _ request: Request) -> ClientError {
         error.named(codec.name(of: request.frame))
     }
 
-    /// Posts the request of a `send`.
-    ///
-    /// Not inlined, so that the command and the options are on the stack of this function and not in the async frame
-    /// that the suspended task keeps. `send` and its callers should fit in the first 984 bytes of memory of their task.
-    /// With 4,096 requests in flight, smaller async frames reduced the processor time of a request by a third.
+    /// Not inlined, so that the command and the options are on this stack and not in the async frame of the suspended
+    /// task. `send` and its callers should fit in the first 984 bytes of memory of their task: with 4,096 requests in
+    /// flight, smaller frames reduced the processor time of a request by a third.
     @inline(never)
     package nonisolated func submit(
         _ request: Request,
@@ -106,8 +104,7 @@ extension Client {
         cancelIfNeeded(id...id, cancellation)
     }
 
-    /// Cancels requests that were just posted if their task has been cancelled. A cancel command that came before the
-    /// requests had no effect.
+    /// Cancels requests that were just posted: a cancel command that came before them had no effect.
     private nonisolated func cancelIfNeeded(_ ids: ClosedRange<RequestID>, _ cancellation: Cancellation) {
         if cancellation.isRequested { commandQueue.post(.cancel(ids)) }
     }
@@ -170,7 +167,6 @@ extension Client {
         _ = try await outcome(of: frame, options, as: .post).get()
     }
 
-    /// Returns the frame of an answer to `push`, and the options that bind it to the link of the push.
     nonisolated func answer(
         _ request: Request,
         _ push: PushMessage,
@@ -188,14 +184,13 @@ extension Client {
         return (frame, options)
     }
 
-    /// Sends `frame` and returns its outcome. The outcome of a one-way message is an empty response.
+    /// The outcome of a one-way message is an empty response.
     nonisolated func outcome(of frame: Frame, _ options: ResolvedOptions, as form: ClientCall.Form) async -> Outcome {
         guard isIntercepted || options.recorder != nil else { return await plainOutcome(of: frame, options) }
         if Task.isCancelled { return .failure(.cancelledUnsent) }
         return await interceptedOutcome(form, of: frame, options) { await plainOutcome(of: $0, $1) }
     }
 
-    /// Sends `frame`, which has passed the interceptors, and returns its outcome.
     nonisolated func plainOutcome(
         of frame: Frame,
         _ options: ResolvedOptions,
@@ -217,7 +212,6 @@ extension Client {
         RequestID(requestIDs.wrappingAdd(1, ordering: .relaxed).newValue)
     }
 
-    /// Returns the options of a call that begins now. Fails if its timeout is not positive.
     nonisolated func resolved(
         _ call: CallOptions,
         _ timeout: Timeout,
@@ -242,14 +236,12 @@ extension Client {
         call.retry.or(options.requests.retry).or(.ifUnsent)
     }
 
-    /// Returns the instant `timeout` from `now`, or `nil` for no timeout. Fails if the timeout is not positive.
     private nonisolated func deadline(after timeout: Duration?, from now: Instant) throws(ClientError) -> Instant? {
         guard let timeout else { return nil }
         guard timeout > .zero else { throw Task.isCancelled ? .cancelledUnsent : .expiredUnsent(timeout) }
         return now.advanced(by: timeout)
     }
 
-    /// Posts a request, whose outcome goes to `receiver`.
     nonisolated func submit(_ frame: Frame, _ id: RequestID, _ receiver: Waiter.Receiver, _ options: ResolvedOptions) {
         let waiter = Waiter(receiver, options, frame)
         commandQueue.postRequest(
@@ -341,8 +333,7 @@ extension Client {
         return await interceptedOutcomes(form, of: requests, options)
     }
 
-    /// Sends requests, which have passed the interceptors, and returns the ID of the first one and their outcomes. The
-    /// ID is `nil` if nothing was sent.
+    /// For requests that have passed the interceptors. The ID is `nil` if nothing was sent.
     nonisolated func plainOutcomes(
         of requests: [Request],
         _ options: ResolvedOptions
@@ -359,7 +350,6 @@ extension Client {
         return (first, hasFailure ? named(outcomes, of: requests) : outcomes)
     }
 
-    /// Returns the outcomes, whose errors name their requests.
     @inline(never)
     private nonisolated func named(_ outcomes: [Outcome], of requests: [Request]) -> [Outcome] {
         zip(requests, outcomes).map { request, outcome in
@@ -367,7 +357,7 @@ extension Client {
         }
     }
 
-    /// Posts the requests of a `send(all:)`. Not inlined, for the reason that `submit` of one request gives.
+    /// Not inlined: see `submit` of one request.
     @inline(never)
     private nonisolated func submit(
         _ requests: [Request],

@@ -1,4 +1,3 @@
-/// Subscriptions: requests that are repeated on every new link before it is ready.
 extension Client {
     /// Sends a request and, once the server has accepted it, repeats it on every new link, before that becomes `ready`
     /// (`options.handshake.restore`). So pushes continue after a reconnect.
@@ -79,9 +78,6 @@ extension Client {
         }
     }
 
-    /// Sends a request that subscribes, a second time if the ready link may not know it, and registers it. Returns the
-    /// outcome of the call, and the number of the subscription, which is `nil` if the call has failed.
-    ///
     /// Nothing is registered before the second request has ended. Otherwise every link that begins meanwhile would send
     /// the request once more, for a call that may fail.
     private nonisolated func subscribed(
@@ -120,13 +116,12 @@ extension Client: SubscriptionOwner {
 
 /// For a cluster, which decides which of its clients has a subscription.
 extension Client {
-    /// Registers a request for every following link, unless a link is ready, which does not know it. Returns its
-    /// number.
+    /// Does nothing while a link is ready, which does not know the request.
     package nonisolated func rememberIfNotReady(_ request: Request, expectsResponse: Bool) async -> UInt64? {
         await connection.rememberIfNotReady(request, expectsResponse)
     }
 
-    /// Ends a subscription, unless a link is ready, which knows it. Returns whether it has ended.
+    /// Does nothing while a link is ready, which knows the subscription.
     package nonisolated func endIfNotReady(_ subscription: UInt64) async -> Bool {
         await connection.forgetIfNotReady(subscription)
     }
@@ -146,14 +141,10 @@ extension Connection {
         return true
     }
 
-    /// The number of the earliest link on which a request made now can go out.
     fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? memory.linksBegun + 1 }
 
-    /// Registers `request`, which the server has accepted on a link that is not older than the one numbered `first`,
-    /// for every link that is not ready yet.
-    ///
-    /// The ready link may be a later one, and not know the request. Then this registers nothing, and returns that link
-    /// as `untold`. If the caller may not send the request again (`isLast`), this registers it and replaces the link.
+    /// The ready link may be a later one that does not know the request. Then this returns it as `untold` or, if the
+    /// caller may not send the request again (`isLast`), registers the request and replaces the link.
     fileprivate func remember(_ request: Request, toldSince first: Int, _ expectsResponse: Bool, isLast: Bool) -> (
         number: UInt64?, untold: (session: SessionID, number: Int)?
     ) {
@@ -173,11 +164,10 @@ extension Connection {
         return (number, nil)
     }
 
-    /// Whether the link of `session` is the one that takes requests.
     fileprivate func isReady(_ session: SessionID) -> Bool { ready?.session == session }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
-    /// next request goes out on the present link. In a cluster every such link does: the request goes out on none.
+    /// next request goes out on the present link; in a cluster, every such link does.
     fileprivate func forget(_ number: UInt64) {
         guard memory.subscriptions.removeValue(forKey: number) != nil else { return }
         guard ready != nil || options.membership != nil, let handshaking, let handshake = handshaking.handshake,

@@ -21,16 +21,13 @@ public actor Client {
     package nonisolated let loop: any EventLoop
     package nonisolated let commandQueue: CommandQueue
     package nonisolated let codec: ProtocolCodec
-    /// Whether there are interceptors. Stored because it is read for every request.
+    /// Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
     nonisolated let requestIDs = Atomic<UInt64>(0)
-    /// The capacity for messages that `enqueue` accepts.
     nonisolated let messageRoom: MessageRoom
-    /// The connection that carries the frames. Only this client reads its frames.
     package nonisolated let connection: Connection
     nonisolated var options: ClientOptions { connection.options }
 
-    /// Every request from its call to its end. Entered once for each batch.
     var dispatcher: Dispatcher
     let clock: ClientClock
 
@@ -159,7 +156,6 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
-    /// Counts a response that its caller could not decode.
     nonisolated func countUndecodable(_ error: ClientError) {
         onItsLoop { client in
             client.dispatcher.noteUndecodable(error)
@@ -167,8 +163,7 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
-    /// Ends a batch: arms the timer and delivers the events. Not part of the dispatcher, because an observer may read the
-    /// metrics.
+    /// Not part of the dispatcher, because an observer may read the metrics.
     func end(_ batch: consuming Dispatcher.BatchEnd) {
         clock.arm(at: batch.nextTime, for: self)
         connection.observation?.deliver()
@@ -184,10 +179,8 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
-    /// See ``ClientDiagnostics/slowestRequests``.
     func slowest() -> [Timeline] { dispatcher.ledger.slowestRequests() }
 
-    /// See ``ClientDiagnostics/audit()``.
     package func contradictions() -> [String] { dispatcher.audit() }
 }
 

@@ -2,9 +2,7 @@
 final class ClientClock {
     private let loop: any EventLoop
     private var timer: LoopTimer?
-    /// The instant that `timer` is armed for.
     private var armed: Instant?
-    /// When the timer fires.
     var deadline: Instant? { timer?.deadline }
 
     init(on loop: any EventLoop) { self.loop = loop }
@@ -22,6 +20,5 @@ final class ClientClock {
         loop.arm(timer, at: next)
     }
 
-    /// The timer has fired.
     func fired() { armed = nil }
 }

@@ -170,7 +170,7 @@ extension ClientOptions {
         /// for at most 2 s more.
         public var drainTimeout: Duration = .seconds(30)
 
-        /// What few clients set. Each object that keeps the options would have room for it.
+        /// Each object that keeps the options would have room for these.
         private var seldom = Rare<Seldom>()
 
         private struct Seldom: EmptyInitializable, Sendable {

@@ -1,10 +1,5 @@
-/// Runs `connect`, and cancels it when `timeout` has passed on the clock of `loop`.
-///
-/// - Parameters:
-///   - timeout: Counted from the call, at most a century.
-///   - connect: Ends when its task is cancelled.
-///   - expired: Returns the error of a call whose time is over, from that of `connect`.
-/// - Throws: `timedOut`, fate `notSent`, if `timeout` is not positive. Otherwise the error of `connect` or of `expired`.
+/// Cancels `connect` when `timeout` has passed. Throws `timedOut`, fate `notSent`, if `timeout` is not positive;
+/// otherwise the error of `connect`, or what `expired` makes of it once the time is over.
 package func connecting(
     within timeout: Duration,
     on loop: any EventLoop,
@@ -18,7 +13,7 @@ package func connecting(
             do throws(ClientError) { return .success(try await connect()) } catch { return .failure(error) }
         }
         group.addTask {
-            // Cancelled if there is a link before.
+            // Cancelled when `connect` ends first.
             await loop.sleep(until: deadline)
             return nil
         }
@@ -32,7 +27,7 @@ package func connecting(
                 group.cancelAll()
                 return (error, isExpired && error.code == .cancelled)
             case nil:
-                // The sleep ends early if the caller is cancelled, and so does the call.
+                // The sleep also ends early if the caller is cancelled.
                 isExpired = !Task.isCancelled
                 group.cancelAll()
             }

@@ -1,6 +1,5 @@
 /// Requests in datagrams, which may be lost: those that may be performed twice are sent again until they are answered.
 extension Dispatcher {
-    /// A link of datagrams takes requests from now on.
     mutating func beginDatagrams() {
         retries.hasUsedDatagrams = true
         for id in requests.ids {
@@ -8,7 +7,6 @@ extension Dispatcher {
         }
     }
 
-    /// Plans to look at the request `id` when it may have to be sent again.
     @inline(never)
     mutating func awaitAnswer(_ id: RequestID, _ extras: RequestExtras) {
         guard extras.repetition == nil, let call = extras.call, call.mayBeRepeated, call.options.expectsResponse
@@ -32,8 +30,7 @@ extension Dispatcher {
         requests.watch(id, lookAt)
     }
 
-    /// Sends the request `id` again if it was not answered in time. Returns false if this was not what the client has waited
-    /// for: its deadline has passed, for example.
+    /// Returns false if no repetition was due.
     @inline(never)
     mutating func repeatIfDue(_ id: RequestID, at now: Instant) -> Bool {
         guard let waiter = requests.waiter(of: id), let extras = waiter.extras, let repetition = extras.repetition,

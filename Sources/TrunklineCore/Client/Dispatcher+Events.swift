@@ -1,10 +1,6 @@
-/// Events out: what the connection reports about frames and links. Callers of requests are resumed here and nowhere
-/// else.
-///
-/// A caller is resumed when the table forgets its request (`forget`), which happens once, or when the request is
-/// refused.
+/// Events out: what the connection reports about frames and links. Callers of requests are resumed only here: when the
+/// table forgets a request (`forget`), which happens once, or when it is refused.
 extension Dispatcher {
-    /// Performs a batch of events, which it takes out of the array.
     mutating func take(_ events: inout [ConnectionEvent], for owner: any ConnectionOwner) -> BatchEnd {
         perform(&events)
         return finish(for: owner)
@@ -104,14 +100,13 @@ extension Dispatcher {
         }
     }
 
-    /// Hands pushes to the streams.
     private mutating func take(_ pushes: [Frame], isSurplus: Bool) {
         if streams.channels.offer(pushes, isSurplus: isSurplus, speaking: codec) { updateReading() }
         ledger.pushes(pushes.count)
         for (stream, count) in streams.channels.takeDropped() { ledger.dropped(count, by: stream) }
     }
 
-    /// Ends a request with its response. Not inlined, like `register`.
+    /// Not inlined, like `register`.
     @inline(never)
     private mutating func answered(
         _ id: RequestID,
@@ -133,7 +128,6 @@ extension Dispatcher {
         if parts.hasTargets { endParts(of: id, request) }
     }
 
-    /// Notes that a request was answered or, for a one-way message, written.
     @inline(__always)
     private mutating func noteSuccess(
         of id: RequestID,
@@ -158,13 +152,11 @@ extension Dispatcher {
         ledger.keep(ledger.timeline(of: id, request, waiter, onLink, nil, at: now), for: waiter, at: now)
     }
 
-    /// What is known about the last try of a request that was answered.
     private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
         guard case .onLink(let session, _) = request.place else { return nil }
         return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
     }
 
-    /// Handles a request that the server has ended without an answer.
     @inline(never)
     private mutating func interrupted(_ id: RequestID, _ frame: Frame, _ position: OutboundPosition, at now: Instant) {
         guard let request = requests[id] else { return ledger.late(id) }
@@ -176,7 +168,6 @@ extension Dispatcher {
         end(id, error, onLink)
     }
 
-    /// Ends a request with an error response, or with a response that is malformed.
     @inline(never)
     private mutating func answeredWithError(
         _ id: RequestID,
@@ -195,7 +186,6 @@ extension Dispatcher {
         fail(id, request, waiter, error, position, at: now)
     }
 
-    /// Ends a request that was answered, but not with a response that its caller can receive.
     private mutating func fail(
         _ id: RequestID,
         _ request: RequestFacts,
@@ -209,9 +199,8 @@ extension Dispatcher {
         if parts.hasTargets { endParts(of: id, request) }
     }
 
-    /// Ends the parts of a request that was answered. A cancel frame tells a server that answered before it received
-    /// the whole request that no more parts follow. Otherwise it could read the next request with this serial as the
-    /// rest.
+    /// A cancel frame tells a server that answered before it received the whole request that no more parts follow.
+    /// Otherwise it could read the next request with this serial as the rest.
     private mutating func endParts(of id: RequestID, _ request: RequestFacts) {
         guard let target = endParts(of: id, .replyEnded),
             case .onLink(let session, .response(let serial)) = request.place
@@ -223,15 +212,13 @@ extension Dispatcher {
         endLinkOfUpload(session)
     }
 
-    /// Handles a part of a response.
     @inline(__always)
     private mutating func take(_ part: Frame, of id: RequestID, _ excesses: inout Excesses, at now: Instant) {
         if !excesses.isEmpty, excesses[id] != nil { return }
         if let excess = take(part, of: id, at: now) { excesses[id] = excess }
     }
 
-    /// Handles a part of a response. If the reply is too large with it, and the end of its request is among the events
-    /// that follow, returns the message of the error.
+    /// Returns the error's message if the reply is now too large, and the end of its request follows in the batch.
     private mutating func take(_ part: Frame, of id: RequestID, at now: Instant) -> String? {
         guard var waiter = requests.waiter(of: id) else { return nil }  // cancelled because of an earlier part
         ledger.part(of: id, isFirst: waiter.firstPart == nil)
@@ -254,12 +241,12 @@ extension Dispatcher {
 
     // MARK: Replies that are too large
 
-    /// The requests that had left their links when their replies became too large, with the messages of the errors.
-    /// Their last frames, or the ends of their links, are among the events of the batch that follow: the callers must
-    /// not receive the responses, and the requests must not be sent again.
+    /// The requests that had left their links when their replies became too large, with error messages. Their last
+    /// frames, or the ends of their links, follow in the batch: the callers must not receive the responses, and the
+    /// requests must not be sent again.
     private typealias Excesses = [RequestID: String]
 
-    /// Performs an event behind parts that were too much. It takes the requests that it ends out of `excesses`.
+    /// Takes the requests that the event ends out of `excesses`.
     @inline(never)
     private mutating func perform(_ event: ConnectionEvent, _ excesses: inout Excesses, at now: Instant) {
         switch event {
@@ -292,7 +279,6 @@ extension Dispatcher {
         }
     }
 
-    /// Ends a request whose reply was too large, with its response.
     private mutating func end(
         _ id: RequestID,
         _ message: String,
@@ -307,7 +293,6 @@ extension Dispatcher {
         fail(id, request, waiter, error, position, at: now)
     }
 
-    /// Ends requests whose replies were too large, and whose ends are not among the events.
     private mutating func end(_ excesses: Excesses) {
         for (id, message) in excesses.sorted(by: { $0.key < $1.key }) {
             end(id, ClientError(.overloaded, .unknown, message))
@@ -316,7 +301,7 @@ extension Dispatcher {
 
     // MARK: Links
 
-    /// Handles the end of a link. Requests that had started on it fail; the others go out on the next link.
+    /// Requests that had started on the lost link fail; the others go out on the next link.
     private mutating func take(_ loss: LinkLoss, at now: Instant) {
         if loss.wasReady { session = nil }
         parts.noteDropped(loss.remains.unsentParts)
@@ -337,7 +322,6 @@ extension Dispatcher {
         if loss.wasReady { endLinkbound(loss.link.endpoint, loss.cause) }
     }
 
-    /// Queues requests whose link was lost, or drains, before any byte of them was written.
     private mutating func giveBack(_ unsent: [QueuedRequest]) {
         requests.giveBack(unsent)
         for request in unsent {
@@ -346,8 +330,7 @@ extension Dispatcher {
         }
     }
 
-    /// Ends every request that waits for a link and has a caller, which may send it elsewhere. Returns whether there
-    /// was one.
+    /// Ends the requests whose callers may send them elsewhere. Returns whether there was one.
     mutating func releaseWaiting() -> Bool {
         var hasReleased = false
         for request in requests.queue.waiting where requests.waiter(of: request.id)?.isEnqueued == false {
@@ -358,14 +341,10 @@ extension Dispatcher {
         return hasReleased
     }
 
-    /// Ends every request that is on no link.
     mutating func failWaiting(_ error: ClientError) {
         for request in requests.queue.removeAll() { end(request.id, error) }
     }
 
-    /// Ends the request of `id` with a final error, unless it has ended already.
-    ///
-    /// - Parameter onLink: What is known about its last try, if it was on a link.
     mutating func end(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         guard let request = requests[id], let waiter = requests.forget(id) else { return }
         let now = loop.now
@@ -375,7 +354,6 @@ extension Dispatcher {
         waiter.resume(.failure(error))
     }
 
-    /// Ends the request of `frame`, which was not accepted.
     mutating func refuse(_ frame: Frame, _ waiter: Waiter, _ error: ClientError) {
         let error = waiter.tracked?.amended(error) ?? error
         ledger.refused(frame, error)
@@ -384,7 +362,6 @@ extension Dispatcher {
 
     // MARK: Reading
 
-    /// Suspends or resumes reading, depending on the buffers of the push and reply streams.
     mutating func updateReading() {
         let isPaused = streams.suspendReading()
         connection.inCallOfOwner { $0.setPaused(isPaused) }
@@ -392,7 +369,6 @@ extension Dispatcher {
 }
 
 extension ClientError {
-    /// Returns the error for requests that had started on a link that ended because of `cause`.
     fileprivate static func lost(with endpoint: Endpoint, _ cause: any Error) -> ClientError {
         if let violation = cause as? FrameError {
             return ClientError(
@@ -410,11 +386,10 @@ extension ClientError {
         return .lostBeforeResponse(isRefusal ? .tlsFailed : .connectionLost, .unknown, endpoint, cause)
     }
 
-    /// The same error of a link, for requests whose responses are not the reason. They may be sent again.
+    /// For requests whose responses are not the reason. They may be sent again.
     fileprivate var ofOthers: ClientError { .lostBeforeResponse(.connectionLost, fate, endpoint, cause) }
 }
 
 extension RequestFacts.Place {
-    /// Whether a request on a link waits for a response.
     fileprivate var isForResponse: Bool { if case .onLink(_, .response) = self { true } else { false } }
 }

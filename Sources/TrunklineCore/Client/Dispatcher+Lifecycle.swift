@@ -30,7 +30,6 @@ extension Dispatcher {
         connection.inCallOfOwner { $0.finishClosing() }
     }
 
-    /// The connection is closed.
     mutating func closed() {
         refuseRequests(.closed)
         drainDeadline = nil
@@ -57,8 +56,7 @@ extension Dispatcher {
         resumeConnectWaiters(.clientWasClosed(.notSent))
     }
 
-    /// Resumes the callers of `connect`, in the order in which they called. The order of a dictionary differs between
-    /// processes, and a simulation must be reproducible in all of them.
+    /// In the order of the calls: that of a dictionary differs between processes, and simulations are reproducible.
     mutating func resumeConnectWaiters(_ error: ClientError?) {
         let waiters = exchange(&connectWaiters, with: [:]).sorted { $0.key < $1.key }
         for (_, waiter) in waiters { waiter.resume(returning: error) }

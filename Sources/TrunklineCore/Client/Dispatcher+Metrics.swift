@@ -1,6 +1,5 @@
 /// The metrics of a client, and what must be true of them.
 extension Dispatcher {
-    /// A consistent snapshot.
     var metrics: Client.Metrics {
         var metrics = Client.Metrics()
         let counters = ledger.counters
@@ -39,13 +38,10 @@ extension Dispatcher {
         return metrics
     }
 
-    /// The number of requests that wait for a link, or for their turn.
     var waitingCount: Int { requests.queue.waitingCount }
 
-    /// Counts a response that its caller could not decode.
     mutating func noteUndecodable(_ error: ClientError) { ledger.undecodable(error) }
 
-    /// Returns each contradiction between the metrics, and between them and the tables, as a line of text.
     func audit() -> [String] {
         let metrics = metrics
         let onLinks = connection.inCallOfOwner { $0.requestCount }

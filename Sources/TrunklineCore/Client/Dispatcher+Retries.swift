@@ -1,13 +1,9 @@
 /// Failures on the event loop: which of them end a request, and which are followed by a retry.
 extension Dispatcher {
-    /// Handles a request that left its link or the table because of a failure: retries it, or ends it with `error`.
-    ///
-    /// - Parameter onLink: What is known about the try, if it was on a link.
     mutating func fail(_ id: RequestID, _ error: ClientError, _ onLink: TryOnLink? = nil) {
         if !retry(id, after: error, onLink) { end(id, error, onLink) }
     }
 
-    /// Puts a request into back-off before a retry. Returns false if it is not retried.
     private mutating func retry(_ id: RequestID, after error: ClientError, _ onLink: TryOnLink?) -> Bool {
         guard let request = requests[id], let waiter = requests.waiter(of: id), let extras = waiter.extras,
             let call = extras.call, waiter.isRepeatable
@@ -42,7 +38,6 @@ extension Dispatcher {
         return true
     }
 
-    /// Queues the requests whose back-off is over.
     mutating func endRests(at now: Instant) {
         while let id = requests.queue.nextRested(at: now) {
             guard let extras = requests.waiter(of: id)?.extras, let call = extras.call else { continue }
@@ -57,7 +52,6 @@ extension Dispatcher {
         }
     }
 
-    /// Ends the requests that wait for a link that was lost or drains and that may not wait for the next one.
     mutating func endLinkbound(
         _ endpoint: Endpoint?,
         _ cause: any Error,
@@ -75,13 +69,7 @@ extension Dispatcher {
         }
     }
 
-    /// Ends the requests on no link that were made for a session that is lost.
-    ///
-    /// Those on an earlier link end like this when they would be tried again.
-    ///
-    /// - Parameters:
-    ///   - endpoint: The server that does not know the session.
-    ///   - session: The link on which it has said so.
+    /// Requests on an earlier link end like this when they would be tried again.
     mutating func endSessionbound(_ endpoint: Endpoint, _ session: SessionID) {
         retries.sessionLoss = session
         for id in requests.ids where requests.request(id) != nil && !outlivesSession(id) {
@@ -109,9 +97,7 @@ struct RetryState {
     var rules: RetryRules
     /// The latest link on which the server has said that it does not know the session of earlier ones any more.
     var sessionLoss: SessionID?
-    /// Whether the latest link exchanges datagrams, and whether any link has.
     var usesDatagrams = false
     var hasUsedDatagrams = false
-    /// Whether any request has ever had options that end it together with its link.
     var hasLinkbound = false
 }

@@ -1,11 +1,8 @@
 /// The requests of the server of a client, with their handlers.
 struct Serving: EmptyInitializable, Sendable {
     var calls = ServerCalls()
-    /// The task that serves; `nil` if there is none.
     fileprivate(set) var port: ServingPort?
-    /// The requests for which handlers run.
     fileprivate var handlers: [RequestID: ServedCall] = [:]
-    /// The refused and dropped requests of which the observers have not been told.
     fileprivate var untold: (refused: [ServingRefusal: Int], dropped: Int) = ([:], 0)
     private(set) var hasUntold = false
 
@@ -29,7 +26,6 @@ struct Serving: EmptyInitializable, Sendable {
 extension Dispatcher {
     // MARK: The server
 
-    /// A task begins to serve.
     mutating func serve(_ port: ServingPort, _ limits: ServerCalls.Limits) {
         guard lifecycle == .open else { return port.finish() }
         guard serving.port == nil else {
@@ -40,7 +36,6 @@ extension Dispatcher {
         connection.inCallOfOwner { $0.connectIfNeeded() }
     }
 
-    /// The task has ended, or is ending.
     mutating func stopServing(_ port: ServingPort) {
         if serving.port === port { stopServing() }
         // The task takes no more calls.
@@ -57,7 +52,6 @@ extension Dispatcher {
         port.finish()
     }
 
-    /// The client is closed: no answer can be sent any more.
     mutating func endServing() {
         if isWithoutServing { return }
         stopServing()
@@ -66,7 +60,6 @@ extension Dispatcher {
 
     // MARK: In
 
-    /// Takes a request of the server.
     mutating func requested(_ request: Frame) {
         switch serving.calls.receive(request) {
         case .accepted:
@@ -77,7 +70,6 @@ extension Dispatcher {
         }
     }
 
-    /// The server has cancelled one of its requests.
     mutating func cancelCall(_ serial: SerialNumber, on session: SessionID) {
         guard let (request, handler) = serving.calls.cancel(serial, on: session) else {
             // Where requests are served, it has crossed the answer.
@@ -89,7 +81,7 @@ extension Dispatcher {
         refuse(request, .cancelled)
     }
 
-    /// The link of `session` has ended; `nil` for all links.
+    /// `nil` ends the calls of all links.
     mutating func endCalls(of session: SessionID?) {
         if isWithoutServing { return }
         let before = serving.calls.counts.dropped
@@ -110,7 +102,6 @@ extension Dispatcher {
 
     // MARK: Out
 
-    /// A handler has ended.
     mutating func served(_ call: ServedCall, _ outcome: ServedCall.Outcome) {
         serving.handlers[call.id] = nil
         if let request = serving.calls.handlerEnded(call.id) {
@@ -127,13 +118,11 @@ extension Dispatcher {
         startCalls()
     }
 
-    /// The kernel has accepted the last byte of an answer or a refusal.
     mutating func wroteAnswer(_ id: RequestID) {
         if let reason = serving.calls.wrote(id), reason != .cancelled { serving.noteRefused(reason) }
         startCalls()
     }
 
-    /// An answer or a refusal could not be encoded.
     mutating func couldNotEncodeAnswer(_ id: RequestID) {
         let before = serving.calls.counts.dropped
         if let request = serving.calls.couldNotEncode(id) {
@@ -150,8 +139,6 @@ extension Dispatcher {
         if !send(frame, for: request, nil) { drop(request) }
     }
 
-    /// Tells the server that its request is not served, if the codec has a frame for that. Otherwise the request is
-    /// dropped.
     private mutating func refuse(_ request: Frame, _ reason: ServingRefusal) {
         guard serving.calls.mayRefuse, lifecycle < .closing, let session = request.session,
             var frame = connection.inCallOfOwner({ $0.refusal(of: request, on: session, because: reason) })
@@ -167,7 +154,6 @@ extension Dispatcher {
         serving.noteDropped()
     }
 
-    /// Queues an answer or a refusal on the link of the request. Returns false if that link has ended.
     private mutating func send(_ frame: Frame, for request: Frame, _ reason: ServingRefusal?) -> Bool {
         guard let session = request.session, connection.inCallOfOwner({ $0.mayAnswer(on: session) }) else {
             return false
@@ -177,13 +163,11 @@ extension Dispatcher {
         return true
     }
 
-    /// Tells the connection that a request of the server waits or runs on its link, or does not any more.
     private func noteCall(_ change: Int, _ request: Frame) {
         guard let session = request.session else { return }
         connection.inCallOfOwner { $0.noteCall(change, on: session) }
     }
 
-    /// Tells the observers of the requests that were refused or dropped.
     mutating func tellUnserved() {
         let (refused, dropped) = serving.takeUntold()
         for (reason, count) in refused.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {

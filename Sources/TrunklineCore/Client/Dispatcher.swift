@@ -5,10 +5,9 @@
 ///     events ────► take ─────┼──► finish ──► Connection.work
 ///     timer ─────► takeTime ─┘
 ///
-/// All that a batch changes is in this value, so that the runtime checks once for each batch, and not for each
-/// property, that nothing else uses it meanwhile. Code of the user that runs meanwhile (the executor of a task that is
-/// resumed, the completion of an interceptor), enters the client with `assumeIsolated` and uses this value, ends the
-/// program.
+/// All that a batch changes is in this value, so that the runtime checks exclusive access once for each batch. The
+/// program ends if code of the user that runs meanwhile (a task executor, an interceptor's completion) enters the
+/// client with `assumeIsolated` and uses this value.
 struct Dispatcher {
     let loop: any EventLoop
     let codec: ProtocolCodec
@@ -16,11 +15,9 @@ struct Dispatcher {
     let messageRoom: MessageRoom
     var options: ClientOptions { connection.options }
 
-    /// Every request, with its caller. Holds the frames of those that are on no link, and knows the link of the others.
+    /// Holds the frames of requests on no link, and knows the link of the others.
     var requests: RequestTable<Waiter>
-    /// The parts that callers add to requests in flight.
     var parts = RequestParts()
-    /// Counts, measures and tells what happens to requests.
     var ledger: RequestLedger
     var retries: RetryState
     var streams = ClientStreams()
@@ -29,19 +26,15 @@ struct Dispatcher {
         _modify { yield &rareServing.value }
     }
     private var rareServing = Rare<Serving>()
-    /// Whether the server has never sent a request, and the client has never served.
     var isWithoutServing: Bool { rareServing.isInitial }
 
-    /// How far the client is closed.
     var lifecycle = Lifecycle.open
-    /// The instant at which `close()` stops waiting for requests.
     var drainDeadline: Instant?
     var connectWaiters: [RequestID: Continuation<ClientError?>] = [:]
     var closeWaiters: [Continuation<Void>] = []
 
-    /// The session of the link that takes requests, as reported by the events of the connection; `nil` for none.
+    /// The session of the link that takes requests.
     var session: SessionID?
-    /// The next instant at which the connection must check its links.
     var linkLook: Instant?
     /// Whether the client belongs to a cluster, which sends requests elsewhere that have no link.
     let isMember: Bool
@@ -52,11 +45,8 @@ struct Dispatcher {
 
     var isReady: Bool { session != nil }
 
-    /// What is left to do after a batch.
     struct BatchEnd {
-        /// When the timer must fire; `nil` for never.
         let nextTime: Instant?
-        /// Callers that wait until the client is closed, which it is.
         let closeWaiters: [Continuation<Void>]
     }
 
@@ -83,7 +73,6 @@ struct Dispatcher {
 
 /// Commands in: how the event loop performs a batch of what callers submitted.
 extension Dispatcher {
-    /// Performs a batch of commands, which it takes out of the array.
     mutating func perform(_ commands: inout [Command], for owner: any ConnectionOwner) -> BatchEnd {
         ledger.beginBatch()
         directRoom = isReady ? connection.roomNow : 0
@@ -108,7 +97,7 @@ extension Dispatcher {
                 }
             }
             if index > begin { continue }
-            // The usual command is taken apart alone and without a variable: otherwise its frame would be copied, which
+            // The usual command is taken apart alone and without a variable. Otherwise its frame would be copied, which
             // costs two retains of memory that its caller's thread has just touched.
             index += 1
             guard
@@ -119,7 +108,6 @@ extension Dispatcher {
         }
     }
 
-    /// Ends a batch: puts requests on the link, and performs the resulting events.
     mutating func finish(for owner: any ConnectionOwner) -> BatchEnd {
         while true {
             placeParts()
@@ -152,7 +140,6 @@ extension Dispatcher {
 
     private mutating func takeCloseWaiters() -> [Continuation<Void>] { exchange(&closeWaiters, with: []) }
 
-    /// Why the client needs a link, apart from the requests that wait for one.
     private var demand: ReconnectMachine.Demand {
         if requests.queue.delayedCount > 0 || !connectWaiters.isEmpty { return .request }
         return streams.channels.isEmpty && (isWithoutServing || serving.port == nil) ? .none : .pushes
@@ -204,13 +191,10 @@ extension Dispatcher {
 
     // MARK: Accepting requests
 
-    /// Whether the next request need not wait, if the link takes one.
     private var mayGoDirectly: Bool {
         lifecycle == .open && directRoom > 0 && !requests.queue.hasWaiting && parts.heldCount == 0
     }
 
-    /// Accepts requests among the commands, from `index` on, and puts them on the link, as far as it takes them: the
-    /// usual case. Other commands end it.
     private mutating func sendDirectly(
         _ commands: inout [Command],
         _ index: inout Int,
@@ -272,14 +256,11 @@ extension Dispatcher {
         }
     }
 
-    /// Accepts a request.
     mutating func accept(_ command: consuming Command) {
         var commands = [command]
         perform(&commands)
     }
 
-    /// Accepts a request, which waits, or ends it with an error.
-    ///
     /// Not inlined: inlined, the frame would be copied on its way from the command.
     @inline(never)
     private mutating func register(
@@ -330,7 +311,6 @@ extension Dispatcher {
         if isAnswer { requests.noteAnswer(id) }
     }
 
-    /// Accepts the requests of a batch. The first ones go to the link at once, as far as there is room.
     private mutating func register(_ batched: [Request], first: RequestID, _ batch: Batch) {
         let options = batch.options
         var admitted = 0
@@ -355,14 +335,12 @@ extension Dispatcher {
         watch(first, batched.count, options)
     }
 
-    /// Watches the deadline of the requests of a batch.
     private mutating func watch(_ first: RequestID, _ count: Int, _ options: ResolvedOptions) {
         if lifecycle == .open, let deadline = options.deadline {
             requests.watch(first...first.advanced(by: count - 1), deadline)
         }
     }
 
-    /// Puts the first requests of a batch on the link, as far as there is room. Returns their number.
     private mutating func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
         let options = batch.options
         let admitted = connection.admitNow(
@@ -380,8 +358,7 @@ extension Dispatcher {
         return admitted
     }
 
-    /// Puts requests on the link. If another request, or an answer to the server, would still have to wait, returns why
-    /// it may not; otherwise `nil`.
+    /// Returns why another request, or answer to the server, may not wait, if it would have to.
     private mutating func refusalAfterAdmission(_ cost: Int, isAnswer: Bool) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()
@@ -393,7 +370,6 @@ extension Dispatcher {
         return mayGo ? nil : requests.queue.refusal(for: cost)
     }
 
-    /// Returns why a request with these call options cannot be accepted; `nil` if it can.
     private mutating func refusal(_ options: ResolvedOptions) -> ClientError? {
         if options.endsWithItsLink { retries.hasLinkbound = true }
         if let session = options.session, session != self.session {
@@ -406,7 +382,6 @@ extension Dispatcher {
         return unsentError(.unavailable, ClientError.mayNotWaitMessage)
     }
 
-    /// Fails requests that may not wait for a link if they would have to wait for a serial. Returns whether any failed.
     private mutating func failImpatient() -> Bool {
         let shortage = connection.inCallOfOwner { $0.serialShortage }
         var isRefused = false
@@ -424,7 +399,6 @@ extension Dispatcher {
 
     // MARK: Cancellation
 
-    /// Cancels a request wherever it is, and ends it with `code` and the fate that follows from its place.
     mutating func cancel(_ id: RequestID, _ code: ClientError.Code, _ message: String, cause: FrameError? = nil) {
         guard let place = requests[id]?.place else { return }  // it has already ended
         // Before the cancel frame, after which no part of the request may be sent.
@@ -452,7 +426,6 @@ extension Dispatcher {
         }
     }
 
-    /// Ends the link on which a request was abandoned whose last piece was not sent, if the protocol has no other way.
     func endLinkOfUpload(_ session: SessionID) {
         guard codec.abandoningEndsLink else { return }
         connection.inCallOfOwner {
@@ -460,7 +433,7 @@ extension Dispatcher {
         }
     }
 
-    /// Returns an error for a request that was not sent. Without a link, its message and cause say why there is none.
+    /// Without a link, the message and the cause say why there is none.
     func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
         connection.inCallOfOwner { connection in
             ClientError(
@@ -476,7 +449,6 @@ extension Dispatcher {
 
     // MARK: Time
 
-    /// When the timer must fire; `nil` for never.
     private var nextTime: Instant? {
         var next = requests.nextDeadline
         if let linkLook { next = min(next ?? linkLook, linkLook) }
@@ -495,7 +467,6 @@ extension Dispatcher {
         }
     }
 
-    /// The timer has fired.
     mutating func takeTime(for owner: any ConnectionOwner) -> BatchEnd {
         if connection.inCallOfOwner({ $0.mustReadFirst() }) {
             return BatchEnd(nextTime: loop.nextTurn, closeWaiters: [])

@@ -1,8 +1,5 @@
 /// Counts the messages that `enqueue` accepted and that have not ended. Callers check it without the event loop, so the
-/// number of commands waiting for the event loop is bounded.
-///
-/// A message takes its room once: before it is submitted, or when the event loop puts it on a link. It returns the room
-/// once, when it ends.
+/// number of commands that wait for the event loop is bounded. A message takes and returns its room once.
 final class MessageRoom: Sendable {
     private struct State {
         var count = 0
@@ -20,13 +17,10 @@ final class MessageRoom: Sendable {
         maximumBytes = max(1, min(options.outbound.highWatermark, options.requests.maximumWaitingBytes))
     }
 
-    /// Whether every accepted message has ended.
     var isEmpty: Bool { state.withLock { $0.count == 0 && $0.bytes == 0 } }
 
-    /// The number of accepted messages that have failed.
     var failures: Int { state.withLock { $0.failures } }
 
-    /// The error of a message for which there is no room.
     var overload: ClientError {
         let (count, bytes) = state.withLock { ($0.count, $0.bytes) }
         return ClientError(
@@ -37,8 +31,7 @@ final class MessageRoom: Sendable {
         )
     }
 
-    /// Takes room for a message of `cost` bytes. Returns whether there was enough. A single message is accepted
-    /// whatever its size.
+    /// Returns whether there was room. A single message is accepted whatever its size.
     func reserve(_ cost: Int) throws(ClientError) -> Bool {
         let (hasRoom, isClosed) = state.withLock { state -> (Bool, Bool) in
             guard !state.isClosed else { return (false, true) }
@@ -53,7 +46,7 @@ final class MessageRoom: Sendable {
         return hasRoom
     }
 
-    /// Takes room for a message that is being put on a link, even if there is not enough.
+    /// Takes room even if there is not enough.
     func reserveForOutgoing(_ cost: Int) {
         state.withLock {
             $0.count += 1
@@ -61,7 +54,6 @@ final class MessageRoom: Sendable {
         }
     }
 
-    /// Returns the room of a message that has ended.
     func release(_ cost: Int, _ outcome: Outcome) {
         let hasFailed = if case .failure = outcome { true } else { false }
         state.withLock {
@@ -71,17 +63,15 @@ final class MessageRoom: Sendable {
         }
     }
 
-    /// Stops accepting messages.
     func close() { state.withLock { $0.isClosed = true } }
 }
 
-/// A message that `enqueue` could not accept at once. It is accepted, and its caller resumed, when it is put on a link.
+/// A message for which there was no room. Its caller is resumed when it is put on a link.
 ///
 /// Unchecked `Sendable`: after its creation it is accessed only on the event loop of its client.
 final class EnqueuedMessage: @unchecked Sendable {
     private let room: MessageRoom
     private let cost: Int
-    /// The waiting caller; `nil` once the message is accepted.
     private var continuation: Continuation<Outcome>?
 
     init(_ continuation: Continuation<Outcome>, in room: MessageRoom, cost: Int) {
@@ -109,11 +99,9 @@ final class EnqueuedMessage: @unchecked Sendable {
 }
 
 extension Waiter {
-    /// Whether `enqueue` accepted its message without the event loop, so that the limits on waiting requests do not
-    /// apply.
+    /// Whether `enqueue` accepted its message before it was submitted: the limits on waiting requests do not apply.
     var hasRoom: Bool { if case .enqueued = receiver { true } else { false } }
 
-    /// Whether its message was accepted by `enqueue`, so that its caller can no longer cancel it.
     var isAccepted: Bool {
         switch receiver {
         case .enqueued: true
@@ -122,6 +110,5 @@ extension Waiter {
         }
     }
 
-    /// Called when the message is put on a link. Resumes a caller of `enqueue`.
     func accept() { if case .enqueuing(let message) = receiver { message.accept() } }
 }

@@ -36,7 +36,6 @@ public struct PendingRequest<Value: Sendable>: Sendable {
 extension PendingRequest<Response> {
     package init(_ handle: any RequestProgress) { self.init(handle: handle) { $0 } }
 
-    /// Returns the same handle, whose response `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> PendingRequest<Typed.Reply> {
         let client = sender as? Client
         return PendingRequest<Typed.Reply>(handle: handle) { [weak client] response throws(ClientError) in
@@ -63,10 +62,9 @@ package protocol RequestProgress: AnyObject, Sendable {
     var state: RequestState { get }
     /// `nil` while the request is not on a link, 0 in protocols without serials.
     var serial: SerialNumber? { get }
-    /// `nil` while the request is not on a link.
     var session: SessionID? { get }
     func cancel()
-    /// Returns the outcome of the request. Waits for it if necessary. Cancelling the waiting task cancels the request.
+    /// Cancelling the waiting task cancels the request.
     func outcome() async -> Outcome
 }
 
@@ -91,7 +89,6 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
         self.onEnd = onEnd
     }
 
-    /// Creates the handle of a request that has ended.
     convenience init(_ outcome: Outcome) {
         self.init(onEnd: nil) {}
         complete(outcome)
@@ -118,7 +115,6 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
         }
     }
 
-    /// Cancels the request, for all that wait for it.
     func cancelWaits(_ numbers: ClosedRange<UInt64>) { onCancel() }
 
     // MARK: For the client
@@ -131,7 +127,7 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
         progress.withLock { if $0.state == .queued { $0.state = .written } }
     }
 
-    /// Called when the request has left its link and will be sent on another one, or again.
+    /// The request will be sent on another link, or again.
     func noteOffLink() {
         progress.withLock { progress in
             if progress.state == .written { progress.state = .queued }
@@ -139,7 +135,6 @@ final class RequestHandle: RequestProgress, CancellationReceiver {
         }
     }
 
-    /// Called once, when the request has ended.
     func complete(_ outcome: Outcome) {
         let outcome = onEnd?(outcome) ?? outcome
         let waiters = progress.withLock { progress -> [Continuation<Outcome>] in

@@ -2,7 +2,7 @@
 ///
 /// The client adds what the protocol needs to match the response, such as the serial number.
 public struct Request: Sendable, Hashable {
-    /// The frame to send. Its serial is set when it is put on a link.
+    /// Its serial is set when it is put on a link.
     package var frame: Frame
 
     package init(_ frame: Frame) { self.frame = frame }

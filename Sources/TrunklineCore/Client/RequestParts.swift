@@ -1,24 +1,18 @@
 /// A frame that a caller adds to a request in flight. See `OpenRequest`.
 package struct RequestPart: Sendable {
-    /// Identifies the part in the outbound queue. The IDs of requests are lower.
     let id: RequestID
-    /// The request that the part belongs to.
     let request: RequestID
     var frame: Frame
-    /// The caller that waits until the part is written; `nil` after it has stopped waiting.
     var continuation: Continuation<ClientError?>?
-    /// Whether this is the last piece of the request.
     var endsRequest = false
-    /// Its place in the outbound queue of a link, once it is queued.
     fileprivate(set) var place: (session: SessionID, position: OutboundPosition)?
     /// Whether its link was lost before any byte of it was written.
     var isDropped = false
 
-    /// The lowest ID of request parts.
+    /// The IDs of requests are lower.
     static let firstID = RequestID(1 << 63)
 
-    /// Resumes the waiting caller with an error. The fate is `notSent` if the part was not written, whatever `error`
-    /// contains.
+    /// The fate is `notSent` if the part was not written, whatever `error` contains.
     func fail(_ error: ClientError, isSent: Bool) {
         continuation?.resume(returning: error.withFate(isSent ? .unknown : .notSent))
     }
@@ -28,24 +22,19 @@ package struct RequestPart: Sendable {
 ///
 ///     held ──(the request has started, and there is room)──► queued ──(the last byte is written)──► removed
 ///
-/// A queued part is in the outbound queue of the link on which its request has started, and belongs to that link. So a
-/// part never goes out on another link. Code that ends a request removes its parts first, so that none is sent after
-/// the reply or the cancel frame, when the serial may belong to another request.
+/// A queued part never goes out on another link. Code that ends a request removes its parts first, so that none is sent
+/// after the reply or the cancel frame, when the serial may belong to another request.
 ///
-/// Each request knows its own parts, so its end costs no more than these. A request with held parts is found when it
-/// can go on, without a search among those that cannot:
+/// A request with held parts is found when it can go on, without a search among those that cannot:
 ///
 ///     unplaced ──► awaiting a link ──► unplaced ──► on a link, not started ──► on a link, started
 struct RequestParts: Sendable {
-    /// The state of a request that began in pieces or has request parts.
     struct Target: Sendable {
-        /// For the cancel frame.
         let type: UInt32
         /// Whether the server expects more pieces of the request.
         var isIncomplete: Bool
         /// Whether a part has been put on the link. If so, the request cannot be retried.
         var isContinued = false
-        /// Whether any byte of a part was written.
         var hasWrittenPart = false
         fileprivate var held = List()
         fileprivate var queued = List()
@@ -55,14 +44,12 @@ struct RequestParts: Sendable {
     /// Where a request with held parts is listed. A request without held parts may still be listed.
     fileprivate enum Listing: Sendable, Equatable {
         case none, unplaced, awaitingLink
-        /// In the entry with this number.
         case onLink(UInt64)
     }
 
     /// The parts of a request, in order. Some may have ended.
     fileprivate struct List: Sendable {
         private(set) var ids = Deque<RequestID>()
-        /// The number of parts that have not ended.
         private(set) var count = 0
 
         mutating func append(_ id: RequestID) {
@@ -70,13 +57,12 @@ struct RequestParts: Sendable {
             count += 1
         }
 
-        /// Notes that a part has ended, and forgets those that have if they outnumber the others.
+        /// Forgets the parts that have ended if they outnumber the others.
         mutating func end(isAlive: (RequestID) -> Bool) {
             count -= 1
             if ids.count > 2 * count + 16 { ids.removeAll { !isAlive($0) } }
         }
 
-        /// The first part that has not ended. Forgets those before it.
         mutating func first(isAlive: (RequestID) -> Bool) -> RequestID? {
             while let first = ids.first {
                 if isAlive(first) { return first }
@@ -85,7 +71,6 @@ struct RequestParts: Sendable {
             return nil
         }
 
-        /// Removes its parts from `parts`, and returns them in order. Releases the memory of many parts.
         mutating func takeAll(from parts: inout [RequestID: RequestPart]) -> [RequestPart] {
             var taken: [RequestPart] = []
             while let id = ids.popFirst() {
@@ -97,10 +82,8 @@ struct RequestParts: Sendable {
         }
     }
 
-    /// A request with held parts on a link.
     struct Entry: Sendable {
         let request: RequestID
-        /// The serial of the request.
         let serial: SerialNumber
         /// The entry is valid if its request is listed with this number.
         fileprivate let number: UInt64
@@ -110,32 +93,26 @@ struct RequestParts: Sendable {
     private struct OnLink: Sendable {
         /// Those of which no byte is written, by the position of their first frame.
         var unstarted = Heap<OutboundPosition, Entry>()
-        /// Those that have started, by their first held part: parts go out in the order in which they were submitted.
+        /// By their first held part: parts go out in the order in which they were submitted.
         var started = Heap<RequestID, Entry>()
     }
 
     private(set) var targets: [RequestID: Target] = [:]
     private var held: [RequestID: RequestPart] = [:]
     private(set) var queued: [RequestID: RequestPart] = [:]
-    /// The requests whose place must be looked up.
     private var unplaced: [RequestID] = []
-    /// The requests that are on no link.
     private var awaitingLink: Set<RequestID> = []
-    /// By the session of the link.
     private var links: [SessionID: OnLink] = [:]
     private var lastNumber: UInt64 = 0
-    /// The number of parts, and of entries for their requests, that were looked at so far: the cost of everything here.
     private(set) var visitedCount = 0
 
-    /// The number of held parts.
     var heldCount: Int { held.count }
 
     // MARK: Requests
 
-    /// Whether any request must be ended here. Read for every response.
+    /// Read for every response.
     var hasTargets: Bool { !targets.isEmpty }
 
-    /// Registers a request whose first frame is a piece of it.
     mutating func begin(_ request: RequestID, type: UInt32) {
         targets[request] = Target(type: type, isIncomplete: true)
     }
@@ -146,8 +123,6 @@ struct RequestParts: Sendable {
         targets[request]?.listing = Listing.none
     }
 
-    /// Ends a request. Returns its remaining parts in order, separated into those held in the client and those queued
-    /// on a link.
     mutating func end(_ request: RequestID) -> (target: Target, held: [RequestPart], queued: [RequestPart])? {
         guard var target = targets.removeValue(forKey: request) else { return nil }
         if target.listing == .awaitingLink { awaitingLink.remove(request) }
@@ -158,7 +133,6 @@ struct RequestParts: Sendable {
         return (target, mine, out)
     }
 
-    /// Ends all requests.
     mutating func removeAll() -> (held: [RequestPart], queued: [RequestPart]) {
         let all = (held.values.sorted { $0.id < $1.id }, queued.values.sorted { $0.id < $1.id })
         self = RequestParts()
@@ -167,7 +141,6 @@ struct RequestParts: Sendable {
 
     // MARK: One part
 
-    /// Holds a part of a request of `type` that is in flight.
     mutating func hold(_ requestPart: RequestPart, requestType type: UInt32) {
         let request = requestPart.request
         targets[request, default: Target(type: type, isIncomplete: false)].held.append(requestPart.id)
@@ -175,7 +148,6 @@ struct RequestParts: Sendable {
         if targets[request]?.listing == Listing.none { listUnplaced(request) }
     }
 
-    /// Moves the first held part of a request to the queued ones. Returns it, with its frame.
     private mutating func release(_ request: RequestID, _ id: RequestID) -> RequestPart? {
         guard var part = held.removeValue(forKey: id) else { return nil }
         let released = part
@@ -187,7 +159,6 @@ struct RequestParts: Sendable {
         return released
     }
 
-    /// Notes where a released part is queued.
     mutating func noteQueued(_ id: RequestID, at position: OutboundPosition, on session: SessionID) {
         queued[id]?.place = (session, position)
     }
@@ -206,12 +177,11 @@ struct RequestParts: Sendable {
         return part
     }
 
-    /// Removes the caller that waits for a partly written part.
+    /// For a partly written part, the rest of which must go out.
     mutating func takeContinuation(of id: RequestID) -> Continuation<ClientError?>? {
         queued[id]?.continuation.take()
     }
 
-    /// Handles that the kernel has accepted the last byte of a part.
     mutating func written(_ id: RequestID) {
         guard let requestPart = takeQueued(id) else { return }
         if requestPart.endsRequest { targets[requestPart.request]?.isIncomplete = false }
@@ -219,34 +189,27 @@ struct RequestParts: Sendable {
         requestPart.continuation?.resume(returning: nil)
     }
 
-    /// Marks parts whose link was lost before any byte of them was written.
     mutating func noteDropped(_ ids: [RequestID]) {
         for id in ids { queued[id]?.isDropped = true }
     }
 
     // MARK: Which part can go out
 
-    /// The place of a request.
     enum Place {
         case none
         case waiting
-        /// On the link of `session`, with its frame at `position`.
         case onLink(session: SessionID, SerialNumber, OutboundPosition)
     }
 
-    /// The sessions of the links on which there may be requests with held parts.
     var sessions: [SessionID] { links.isEmpty ? [] : links.keys.sorted() }
 
-    /// Whether the request waits for a link and has held parts. If so, call `noteOnLink` when it is on one.
     func awaitsLink(_ request: RequestID) -> Bool { !awaitingLink.isEmpty && awaitingLink.contains(request) }
 
-    /// Notes that a request that `awaitsLink` is on a link.
     mutating func noteOnLink(_ request: RequestID) {
         awaitingLink.remove(request)
         listUnplaced(request)
     }
 
-    /// Notes that a request has left its link, and waits for another one or for its next try.
     mutating func noteOffLink(_ request: RequestID) {
         guard hasTargets, let listing = targets[request]?.listing, listing != .unplaced, listing != .awaitingLink else {
             return
@@ -254,7 +217,6 @@ struct RequestParts: Sendable {
         listUnplaced(request)
     }
 
-    /// Forgets the link of `session`, which has ended. Its requests have ended or left it.
     mutating func forgetLink(_ session: SessionID) { if !links.isEmpty { links[session] = nil } }
 
     private mutating func listUnplaced(_ request: RequestID) {
@@ -262,10 +224,8 @@ struct RequestParts: Sendable {
         unplaced.append(request)
     }
 
-    /// Whether `place` must be called.
     var hasUnplaced: Bool { !unplaced.isEmpty }
 
-    /// Lists the requests by their places.
     mutating func place(_ place: (RequestID) -> Place) {
         guard !unplaced.isEmpty else { return }
         for request in unplaced {
@@ -291,7 +251,6 @@ struct RequestParts: Sendable {
 
     private func isValid(_ entry: Entry) -> Bool { targets[entry.request]?.listing == .onLink(entry.number) }
 
-    /// Drops the entries that are not valid, if they outnumber all requests.
     private mutating func dropInvalid(on session: SessionID) {
         guard var onLink = links[session], onLink.unstarted.count + onLink.started.count > 2 * targets.count + 64 else {
             return
@@ -302,11 +261,7 @@ struct RequestParts: Sendable {
         links[session] = onLink
     }
 
-    /// Releases the next held part whose request has started on the link of `session`, and is still in flight there.
-    ///
-    /// - Parameters:
-    ///   - unstarted: The position of the first frame on the link of which no byte is written.
-    ///   - isInFlight: Whether a request is in flight with a serial.
+    /// Only of a request that has started: its frame is before `unstarted`, the first of which no byte is written.
     mutating func releaseNext(
         on session: SessionID,
         before unstarted: OutboundPosition,
@@ -333,7 +288,6 @@ struct RequestParts: Sendable {
         return nil
     }
 
-    /// Lists a request that has started by its first held part, if it has one.
     private mutating func list(_ entry: Entry, on session: SessionID) {
         let held = held
         if let first = targets[entry.request]?.held.first(isAlive: { held[$0] != nil }) {
@@ -346,7 +300,6 @@ struct RequestParts: Sendable {
 
 /// Parts of requests on the event loop.
 extension Dispatcher {
-    /// Handles a frame that a caller adds to a request. `channel` receives the reply of the request.
     mutating func follow(_ part: consuming RequestPart, _ channel: ReplyChannel) {
         // Without serials, what is sent next belongs to the request that was opened, because it is the latest one.
         if codec.matching.isInOrder, parts.targets[part.request] == nil, requests[part.request] != nil {
@@ -359,7 +312,6 @@ extension Dispatcher {
         parts.hold(part, requestType: channel.type)
     }
 
-    /// Looks up the places of requests with held parts.
     mutating func placeParts() {
         guard parts.hasUnplaced else { return }
         let (requests, connection) = (requests, connection)
@@ -375,7 +327,6 @@ extension Dispatcher {
         }
     }
 
-    /// Cancels a part.
     mutating func cancelPart(_ id: RequestID) {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
         if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
@@ -388,8 +339,7 @@ extension Dispatcher {
         }
     }
 
-    /// Ends the parts of a request that has ended with `error`. Parts that have not started are not written. Returns
-    /// the request if the server still expects more of it.
+    /// Parts that have not started are not written. Returns the request if the server still expects more of it.
     @discardableResult
     mutating func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }

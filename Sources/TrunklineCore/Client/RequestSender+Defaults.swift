@@ -1,5 +1,5 @@
-/// Calls in generic code that omit arguments. Each of them is the call of the protocol with the defaults in place, so that
-/// it reaches the method of the sender. Every combination of omitted arguments fits exactly one method: that in which the
+/// Calls in generic code that omit arguments. Each calls the protocol's method with the defaults in place, and so
+/// reaches the method of the sender. Every combination of omitted arguments fits exactly one method: that in which the
 /// last argument that the caller omits is missing.
 extension RequestSender {
     // MARK: Requests

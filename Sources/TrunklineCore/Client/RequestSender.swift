@@ -247,20 +247,15 @@ extension RequestSender {
 /// A sender of this package: it knows its protocol and its clock, and counts what its callers cannot decode.
 package protocol RoutingSender: RequestSender {
     var codec: ProtocolCodec { get }
-    /// Measures the time of calls.
     var loop: any EventLoop { get }
-    /// The default timeout of a call; `nil` for none.
     var defaultTimeout: Duration? { get }
-    /// The executor of a task that performs a call: the event loop, unless the call runs code of the user, which may
-    /// block its thread.
+    /// The event loop, unless the call runs code of the user, which may block its thread.
     var callExecutor: (any TaskExecutor)? { get }
 
-    /// A caller could not decode the response to its request.
     func noteUndecodable(_ error: ClientError)
 }
 
 extension RequestSender {
-    /// The protocol of a client, a link or a cluster; `nil` for another sender.
     package var knownCodec: ProtocolCodec? { (self as? any RoutingSender)?.codec }
 }
 

@@ -1,6 +1,5 @@
 /// The server's answer to a request: a complete response, or one part of a reply that has several.
 public struct Response: Sendable, Hashable {
-    /// The received frame.
     package var frame: Frame
 
     package init(_ frame: Frame) { self.frame = frame }

@@ -1,22 +1,17 @@
-/// A request that was started with a sender other than a client: a task of its own performs it, on one client after the
+/// A request that was started with a sender other than a client: its own task performs it, on one client after the
 /// other if it may be tried elsewhere.
 package final class RoutedRequest: RequestProgress {
     private struct State {
-        /// The request on the latest client.
         var request: PendingRequest<Response>?
         var task: Task<Void, Never>?
     }
 
-    /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does.
     package typealias Try = @Sendable (Client, Timeout, CallOptions) async throws(ClientError) -> Response
 
     private let shared = Lock(State())
-    /// The outcome of all tries. It is cancelled through the task: a client that has the request decides its fate.
+    /// Cancelled through the task: a client that has the request decides its fate.
     private let result: RequestHandle
 
-    /// - Parameters:
-    ///   - executor: The executor of the task that performs the request.
-    ///   - perform: Performs the call with one client after the other.
     package init(
         _ request: Request,
         on executor: (any TaskExecutor)?,
@@ -43,8 +38,7 @@ package final class RoutedRequest: RequestProgress {
         shared.withLock { $0.task = task }
     }
 
-    /// The request on the latest client; `nil` while no client has it, because it has failed there and may be tried
-    /// elsewhere.
+    /// `nil` while no client has the request, because it has failed there and may be tried elsewhere.
     private var latest: PendingRequest<Response>? {
         guard let latest = shared.withLock({ $0.request }) else { return nil }
         let isTried = latest.state == .queued || latest.state == .written

@@ -14,7 +14,6 @@ package final class ServingPort: CancellationReceiver {
 
     // MARK: On the loop
 
-    /// Hands a call over.
     func offer(_ call: ServedCall) {
         let served = state.withLock { state -> (waiter: Continuation<[ServedCall]?>, calls: [ServedCall])? in
             state.calls.append(call)
@@ -23,7 +22,7 @@ package final class ServingPort: CancellationReceiver {
         if let served { served.waiter.resume(returning: served.calls) }
     }
 
-    /// Ends the serving, once the task has taken the calls that were handed over; with an error if it did not begin.
+    /// The task still takes the calls that were handed over. `error` says why it did not begin.
     func finish(_ error: ClientError? = nil) {
         let waiter = state.withLock { state in
             (state.isFinished, state.error) = (true, state.error ?? error)
@@ -36,7 +35,6 @@ package final class ServingPort: CancellationReceiver {
 
     var error: ClientError? { state.withLock { $0.error } }
 
-    /// Waits for calls. `nil` if the serving has ended, or the task was cancelled.
     func next() async -> [ServedCall]? {
         await withContinuation(cancelling: self, 0...0) { continuation, cancellation in
             let result = state.withLock { state -> [ServedCall]?? in
@@ -54,16 +52,13 @@ package final class ServingPort: CancellationReceiver {
         state.withLock { exchange(&$0.waiter, with: nil) }?.resume(returning: nil)
     }
 
-    /// Removes the calls that were handed over and not taken.
     func takeRest() -> [ServedCall] { state.withLock { $0.takeCalls() } }
 }
 
 /// A request of the server for which a handler runs.
 package final class ServedCall: Sendable {
-    /// How a handler ended.
     package enum Outcome: Sendable {
         case answer(Frame)
-        /// It returned `nil`.
         case nothing
         case failed
         /// It threw an error because the task that serves was cancelled, or it did not begin.
@@ -101,7 +96,6 @@ package final class ServedCall: Sendable {
         }
     }
 
-    /// Waits until the handler has ended or is to be cancelled.
     private func waitForEnd() async {
         await withContinuation { continuation in
             let isOver = state.withLock { state in
@@ -120,7 +114,6 @@ package final class ServedCall: Sendable {
         }?.resume()
     }
 
-    /// Cancels the task of the handler. Has no effect after its end.
     func cancel() {
         state.withLock { state in
             state.isCancelled = true

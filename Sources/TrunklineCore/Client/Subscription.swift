@@ -10,7 +10,6 @@ public struct Subscription: Sendable {
     /// cluster (``Cluster/SubscriptionScope/all``). Each of them receives it again. ``Cluster/changes`` tells when it
     /// has accepted (``ClusterChange/subscriptionAccepted(_:)``).
     public let pendingServers: [Endpoint]
-    /// Its number among those of the owner; `nil` if it is not repeated.
     package let number: UInt64?
     private let owner: any SubscriptionOwner
 
@@ -81,9 +80,7 @@ public struct Subscription: Sendable {
         }
     }
 
-    /// - Parameters:
-    ///   - unsubscribe: Unsubscribes on a server that knows the subscription.
-    ///   - tell: Unsubscribes on one that may know it, without waiting.
+    /// `tell` is for servers that may know the subscription. It does not wait.
     private func end(
         _ unsubscribe: @escaping @Sendable (Client) async -> ClientError?,
         orTelling tell: (Client) -> Void
@@ -102,7 +99,6 @@ public struct Subscription: Sendable {
 
 /// What repeats subscriptions: a client or a cluster.
 package protocol SubscriptionOwner: AnyObject, Sendable {
-    /// Ends a subscription. Returns the clients whose servers know it, and those whose servers may know it but have not
-    /// answered.
+    /// Those whose servers know the subscription, and those whose servers may know it but have not answered.
     nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client])
 }

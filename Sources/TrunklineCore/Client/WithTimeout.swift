@@ -39,8 +39,7 @@ public func withTimeout<Value: Sendable>(
         }
         defer { group.cancelAll() }
         if let first = try await group.next(), let value = first { return value }
-        // The sleep ends early when the caller is cancelled. The operation is then cancelled as well, and its outcome
-        // counts.
+        // The sleep also ends early when the caller is cancelled. Then the outcome of the operation counts.
         let isExpired = !Task.isCancelled
         group.cancelAll()
         let expired = "no result within \(timeout)"

@@ -1,6 +1,5 @@
 /// The failures since the last ready link, for the errors of callers that wait for one.
 struct AttemptHistory {
-    /// The latest failed attempts, oldest first; at most 8.
     private(set) var failures: [ClientError.Attempt] = []
     /// Why the latest link was lost, or the latest attempt without a link failed.
     var lastCause: (any Error)?
@@ -12,9 +11,7 @@ struct AttemptHistory {
 
     mutating func linkIsReady() { self = AttemptHistory() }
 
-    /// The error for callers that wait for a link when the connection gives up.
     func unavailable(_ reason: String?) -> ClientError {
-        // The latest cause for each endpoint.
         let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"

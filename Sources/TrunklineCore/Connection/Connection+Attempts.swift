@@ -1,6 +1,5 @@
 /// Establishing and losing links: performs the actions of `ReconnectMachine`.
 extension Connection {
-    /// Begins to connect if there is no link and no attempt.
     func connectIfNeeded() {
         // Called for every batch of requests, and seldom has anything to do.
         if machine.heedsDemand { perform(machine.linkNeeded(at: loop.now)) }
@@ -37,12 +36,10 @@ extension Connection {
         if let link = links[session], !link.isDraining { drain(link, machine.lastCause) }
     }
 
-    /// The strongest present demand for a link.
     var demand: ReconnectMachine.Demand {
         memory.subscriptions.isEmpty ? port.demand : max(port.demand, .pushes)
     }
 
-    /// Why there is no link, for error messages.
     var whyThereIsNoLink: String {
         switch machine.state {
         case .suspended: "the client is suspended"
@@ -51,25 +48,22 @@ extension Connection {
         }
     }
 
-    /// The error for callers that wait for a link when the connection gives up.
     func unavailable(_ message: String? = nil) -> ClientError {
         history.unavailable(machine.endpoints.isEmpty ? "the list of endpoints is empty" : message)
     }
 
-    /// Ends the attempt under way, if there is one, and its link.
     func abandonAttempt() {
         reportEndOfAttempt()
         endDialling()
         dropHandshaking(ClientError(.connectionLost, .notSent, "the client ended the attempt"))
     }
 
-    /// Ends the attempt, apart from its link.
+    /// Leaves the link of the attempt alone.
     func endDialling() {
         attempt?.dialer?.cancel()
         attempt = nil
     }
 
-    /// Closes the attempt's link. Requests that wait on it fail with `error`.
     private func dropHandshaking(_ error: ClientError) {
         guard let link = handshaking else { return }
         endHandshake(error)
@@ -93,7 +87,6 @@ extension Connection {
         dial(attempt)
     }
 
-    /// Creates the attempt; its time starts now.
     private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
         Attempt(attempt, startedAt: loop.now, initialPath: path(to: attempt.endpoint))
     }
@@ -110,7 +103,6 @@ extension Connection {
         noteProgress()
     }
 
-    /// Why datagrams cannot be used, if they cannot.
     private func obstacleToDatagrams(_ endpoint: Endpoint) -> TransportError? {
         let reason: String
         if rules.isInOrder {
@@ -127,12 +119,10 @@ extension Connection {
         return TransportError(.invalidAddress, "connecting to \(endpoint): \(reason)")
     }
 
-    /// The dialer for a kind of endpoint.
     private func makeDialer(for endpoint: Endpoint) -> any Dialer {
         SocketDialer(endpoint, dialOptions, dialMemory, on: loop, recorder)
     }
 
-    /// Notes how far dialling has come.
     private func noteProgress() {
         guard let attempt else { return }
         let progress = attempt.progress
@@ -149,10 +139,8 @@ extension Connection {
         publishState()
     }
 
-    /// Whether an attempt may begin while other links exist.
     private var mayOverlap: Bool { options.failover.overlap == .allowed || links.isEmpty }
 
-    /// Starts the attempt that waited for draining links to close, if there is one and it may begin now.
     func openHeldAttempt() {
         guard attempt?.isHeld == true, mayOverlap else { return }
         schedule { connection in
@@ -163,7 +151,7 @@ extension Connection {
         }
     }
 
-    /// - Parameter isPermanent: Whether the failure is permanent; `nil` if that follows from `error`.
+    /// `isPermanent`: `nil` if it follows from `error`.
     func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool? = nil) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
@@ -221,8 +209,6 @@ extension Connection {
         )
     }
 
-    /// Whether the failure is permanent: an invalid address, a certificate that is not accepted, or an invalid request
-    /// of the handshake.
     private func isMistake(_ error: any Error) -> Bool {
         switch (error as? ClientError)?.code {
         case .invalidRequest?, .invalidResponse?, .invalidArgument?: true
@@ -230,7 +216,6 @@ extension Connection {
         }
     }
 
-    /// The attempt has a connected channel. Begins the handshake on it, if there is one.
     private func established(_ channel: DialedChannel) {
         let transport = channel.transport
         guard let attempt = machine.attempt, let begun = self.attempt, begun.decision == attempt else {
@@ -261,7 +246,6 @@ extension Connection {
         if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
-    /// Counts and tells the addresses of an endpoint that did not answer, or failed, while another one did.
     private func notePassedOver(_ channel: DialedChannel, of endpoint: Endpoint) {
         for failure in channel.passedOver {
             guard let address = failure.address else { continue }
@@ -273,9 +257,6 @@ extension Connection {
         }
     }
 
-    /// Makes the link of `session` take requests.
-    ///
-    /// - Parameter afterHandshake: Whether the server has taken part in a handshake.
     func becomeReady(_ session: SessionID, afterHandshake: Bool) {
         guard let action = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt

@@ -1,12 +1,10 @@
-/// Cancelling an abandoned request by other means than a frame on its link: `options.requests.cancelling`.
-///
-/// What cancels usually names the link, and not the request. So no later request may be on the link when it arrives at
-/// the server: the link is held from the moment at which the request is abandoned until the closure has returned.
+/// Cancelling an abandoned request by `options.requests.cancelling`. What cancels usually names the link, not the
+/// request, so no later request may be on the link when it arrives: the link is held until the closure has returned.
 extension Connection {
-    /// The number of closures that may run at a time. A storm of cancellations must not open a connection for each.
+    /// A storm of cancellations must not open a connection for each.
     private static let maximumCancellations = 64
 
-    /// The request at `place`, about to be abandoned, if the closure may cancel it; `nil` if it must not run.
+    /// `nil` if the closure must not run.
     func cancellable(_ id: RequestID, _ place: LinkMachine.Place, on link: Link, isTimeout: Bool) -> AbandonedRequest? {
         guard options.requests.cancelling != nil, cancellations.count < Self.maximumCancellations,
             let (frame, serial) = link.state.machine.cancellable(id, at: place)
@@ -14,7 +12,6 @@ extension Connection {
         return AbandonedRequest(Request(frame), id, serial, isTimedOut: isTimeout, on: link)
     }
 
-    /// Runs the closure for `request`, which was abandoned just now. Holds its link until the closure has returned.
     func beginCancelling(_ request: AbandonedRequest, on link: Link) {
         guard let cancelling = options.requests.cancelling else { return }
         link.state.machine.beginCancelling()
@@ -23,8 +20,7 @@ extension Connection {
         run.begin()
     }
 
-    /// The closure for a request on the link of `session` has returned. If it has failed, a cancellation may still arrive
-    /// at the server at any time: nothing more is sent on the link.
+    /// A closure that has failed may still cancel at any time: nothing more is sent on the link.
     fileprivate func cancellingEnded(_ run: CancellationRun, _ failure: String?) {
         cancellations = cancellations.filter { $0 !== run }
         guard let link = links[run.session] else { return }
@@ -39,16 +35,13 @@ extension Connection {
         if port.isWaiting { port.append(.room) }
     }
 
-    /// Cancels the closures that run, because the connection closes.
     func stopCancelling() {
         for run in cancellations { run.stop() }
         cancellations = []
     }
 }
 
-/// One call of `options.requests.cancelling`, until it returns or its time is over.
-///
-/// Unchecked Sendable: its fields are accessed only on the connection's loop.
+/// One call of `options.requests.cancelling`. Unchecked Sendable: accessed only on the connection's loop.
 final class CancellationRun: TimerTarget, @unchecked Sendable {
     let session: SessionID
     private let request: AbandonedRequest
@@ -85,7 +78,6 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
         }
     }
 
-    /// Cancels the closure. Its outcome is ignored.
     func stop() {
         task.take()?.cancel()
         loop.arm(timer, at: nil)

@@ -52,10 +52,8 @@ extension Connection {
         }
     }
 
-    /// Begins to close: the link ends when everything is written.
     func beginClosing() {
         guard lifecycle < .closing else { return }
-        // No further link is established.
         perform(machine.dropChange(at: loop.now))
         deliverHeldToReaders()
         ending.lifecycle = .closing
@@ -74,7 +72,6 @@ extension Connection {
         scheduleFlush()
     }
 
-    /// Everything is written on the link that is closing.
     func closingIsWritten() {
         guard ending.awaitsAnswer else { return finishClosing() }
         // Once: what is written later, such as a pong, does not give the server more time.
@@ -84,12 +81,10 @@ extension Connection {
         arm(at: deadline)
     }
 
-    /// The server has ended the ready link, or a frame of that link says so.
     func closingIsAnswered() {
         if lifecycle == .closing, ending.awaitsAnswer { finishClosing() }
     }
 
-    /// Arms the timer for the next check of progress, or for the deadline.
     private func armClosing() {
         arm(at: min(ending.deadline, loop.now.advanced(by: Self.stallLimit)))
     }
@@ -113,11 +108,10 @@ extension Connection {
         armClosing()
     }
 
-    /// How long a link that is to be closed waits for its socket without progress. It has no requests left, so no
-    /// caller waits for these bytes.
+    /// How long a closing link waits for its socket without progress: no caller waits for these bytes.
     static let stallLimit = Duration.seconds(2)
 
-    /// The owner will close when its requests have ended. Until then links are used, and replaced, as before.
+    /// Until the owner closes, links are used, and replaced, as before.
     func ownerDrains() {
         guard lifecycle == .open else { return }
         ending.lifecycle = .draining
@@ -156,31 +150,24 @@ extension Connection {
     }
 }
 
-/// How far a connection is closed.
 struct Ending {
     var lifecycle = Lifecycle.open
-    /// While it is closing and still has bytes to write: when that ends at the latest.
     var deadline = Instant.distantFuture
-    /// The bytes that were not written at the latest check.
     var left = Link.Left()
-    /// Whether the server answers the final frame.
     var awaitsAnswer = false
-    /// How long its answer is awaited; `nil` before everything is written.
+    /// `nil` before everything is written.
     var answerDeadline: Instant?
     var waiters: [Continuation<Void>] = []
 }
 
 extension Link {
-    /// The bytes that are not written yet.
     struct Left {
-        /// The first frame whose last byte is not written, and the number of encoded bytes that wait for the transport.
         var position = OutboundPosition.first
         var unwritten = 0
-        /// The number of bytes that the socket has taken from TLS; `nil` without TLS.
+        /// The bytes that the socket has taken from TLS; `nil` without TLS.
         var sent: Int?
 
-        /// Whether the socket has taken bytes since `earlier`. Frames that are encoded later add to `unwritten` only
-        /// after everything encoded before has been written.
+        /// Frames encoded after `earlier` add to `unwritten` only after everything encoded before has been written.
         func isLess(than earlier: Left) -> Bool {
             if let sent { return sent > earlier.sent ?? 0 }
             return position > earlier.position || position == earlier.position && unwritten < earlier.unwritten

@@ -8,7 +8,6 @@ extension Connection {
         public var failedAttempts = 0
         /// The number of links that became ready.
         public var links = 0
-        /// The number of links that became ready after the first one.
         package var reconnects: Int { max(0, links - 1) }
         /// The number of pings sent.
         public var pings = 0
@@ -56,10 +55,9 @@ extension Connection {
         /// The number of frames whose last byte was written, also heartbeats, cancel frames and those of handshakes.
         public var framesSent = 0
 
-        /// The values of the time at which the metrics were read. In a box, because they are not stored.
+        /// The values read with the metrics. In a box, because the stored counts have none.
         private var present: Present?
 
-        /// Shared, because it does not change.
         private final class Present: Sendable, Hashable {
             let values: PresentValues
             init(_ values: PresentValues) { self.values = values }
@@ -70,7 +68,7 @@ extension Connection {
         /// The state of the connection.
         public var state: ConnectionState { present?.values.state ?? .idle }
 
-        /// The number of connections in each state, by its name: several if the metrics of several were merged.
+        /// Several if the metrics of several connections were merged.
         package var stateCounts: [String: Int] { present?.values.stateCounts ?? [ConnectionState.idle.name: 1] }
 
         /// The present link, which takes requests: its endpoint, address and session number. `nil` without a ready
@@ -121,10 +119,8 @@ extension Connection {
 
         init() {}
 
-        /// Adds the values of the present.
         mutating func add(_ values: PresentValues) { present = Present(values) }
 
-        /// Adds the metrics of another connection: see ``Client/Metrics-swift.struct/merge(_:)``.
         mutating func merge(_ other: Metrics) {
             attempts.addClamped(other.attempts)
             failedAttempts.addClamped(other.failedAttempts)
@@ -150,13 +146,13 @@ extension Connection {
             present = Present(values)
         }
 
-        /// Removes the current values. Counts and durations remain, those of turns included.
+        /// Counts and durations remain, those of turns included.
         mutating func removeCurrentValues() {
             guard let values = present?.values else { return }
             present = Present(PresentValues(state: nil, turnDurations: values.turnDurations, delays: values.delays))
         }
 
-        /// The share of `cause` in all ends, from 0 to 1.
+        /// From 0 to 1.
         package func share(of cause: DisconnectCause) -> Double {
             let disconnects = disconnects
             let all = disconnects.values.reduce(0) { $0.addingClamped($1) }
@@ -188,11 +184,9 @@ extension Connection {
         return metrics
     }
 
-    /// What is read from a connection when its metrics are asked for.
     struct PresentValues: Sendable, Hashable {
         /// `nil` if the connection is closed and forgotten.
         private(set) var state: ConnectionState?
-        /// The number of connections in each state.
         private(set) var stateCounts: [String: Int] = [:]
         /// By loop, so that connections that share a loop count it once.
         private(set) var turnDurations: [ObjectIdentifier: LatencyHistogram]
@@ -232,10 +226,8 @@ extension Connection {
         }
     }
 
-    /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     var presentTLSSession: TLSSession? { ready?.secured?.session }
 
-    /// Returns each contradiction between the metrics as a line of text.
     func audit() -> [String] {
         let failures = counts.attemptFailures.values.reduce(0, +)
         let losses = counts.losses.values.reduce(0, +)
@@ -258,7 +250,6 @@ extension Connection {
     /// `options.diagnosis.probe`, reports wait for the probe.
     public nonisolated var disconnects: AsyncStream<DisconnectReport> { reportReaders.makeStream() }
 
-    /// Counts the end of an attempt or a link, and reports it.
     func report(
         _ phase: DisconnectReport.Phase,
         _ cause: DisconnectCause,
@@ -320,7 +311,6 @@ extension Connection {
         reportReaders.yield(report)
     }
 
-    /// What is known about a link that ends because of `cause`.
     func details(of link: Link, _ cause: DisconnectCause) -> DisconnectReport.Details {
         let proxy = options.connecting.proxy(for: link.endpoint)
         guard link.readySince != nil else {
@@ -343,7 +333,6 @@ extension Connection {
         )
     }
 
-    /// Reports that this side ends the ready link.
     func reportEndOfReady() {
         guard let ready else { return }
         reportEndByUs(readers.published == .draining ? .draining : .ready, ready)
@@ -362,7 +351,6 @@ extension Connection {
         )
     }
 
-    /// Reports that this side ends the attempt under way.
     func reportEndOfAttempt() {
         if let handshaking {
             reportEndByUs(.handshaking, handshaking)
@@ -373,7 +361,6 @@ extension Connection {
         }
     }
 
-    /// The path of the attempt under way when it began, and its path now.
     var pathsOfAttempt: (before: NetworkPath, after: NetworkPath) {
         if let handshaking { return pathsAtEnd(of: handshaking) }
         guard let attempt else { return (.unknown, .unknown) }

@@ -1,11 +1,9 @@
 /// Draining: a link that takes no new requests stays until those that have started on it have ended.
 extension Connection {
-    /// The maximum number of draining links. Beyond it the oldest is closed, in case a server sends goAway on every
-    /// link.
+    /// Beyond it the oldest is closed, in case a server sends goAway on every link.
     private static let maximumDraining = 64
 
-    /// Makes the link take no more requests. Those that have started on it finish there, or meet their deadline. The
-    /// others go out on the next link.
+    /// Requests that have started finish on the link, or meet their deadline. The others go out on the next link.
     func drain(_ link: Link, _ cause: DisconnectCause) {
         let session = link.session
         deliverHeld(link)
@@ -33,7 +31,6 @@ extension Connection {
         scheduleReading()
     }
 
-    /// Closes the draining links with nothing in flight and nothing left to write.
     func closeDrained() {
         var isAnyDrained = false
         for link in links.draining where link.hasNothingInFlight {
@@ -41,7 +38,6 @@ extension Connection {
                 isAnyDrained = true
                 if link.draining?.hasSentClosingFrame == false { sendClosingFrame(link) }
             }
-            // The final frame, or its answer.
             if !link.isDrained, link.finalReads == nil { watchRest(link) }
         }
         guard isAnyDrained else { return }
@@ -55,8 +51,7 @@ extension Connection {
         port.append(.room)
     }
 
-    /// Limits how long a draining link with nothing in flight waits for its socket. No caller waits for what is left:
-    /// cancel frames, the rest of abandoned requests, the closing frame.
+    /// No caller waits for what is left: cancel frames, the rest of abandoned requests, the closing frame.
     private func watchRest(_ link: Link) {
         let left = link.left
         if let rest = link.draining?.rest, !left.isLess(than: rest.left) { return }
@@ -64,8 +59,6 @@ extension Connection {
         armDraining()
     }
 
-    /// Sends the codec's closing frame, if it has one: when nothing is in flight on the link any more, or in answer to
-    /// the server's `farewell`.
     private func sendClosingFrame(_ link: Link, answering farewell: Frame? = nil) {
         link.draining?.hasSentClosingFrame = true
         guard link.draining?.isStalled == false,
@@ -81,8 +74,7 @@ extension Connection {
         if result.failure != nil || link.finalReads != nil { link.state.machine.dropOutbound() }
     }
 
-    /// Closes a draining link on which the server answers nothing more after `farewell`. Requests in flight on it are
-    /// lost (RFC 9112 §9.6 requires the client to close, too).
+    /// Requests in flight are lost: RFC 9112 §9.6 requires the client to close, too.
     func endDraining(_ session: SessionID, _ farewell: Frame) {
         guard let link = links[session], let draining = link.draining else { return }
         if draining.awaitsAnswer, link.isWritten {
@@ -93,7 +85,6 @@ extension Connection {
         end(link, .endedByServer)
     }
 
-    /// Ends every draining link; requests in flight on them are lost.
     func loseDraining(_ cause: any Error) {
         for link in links.draining { lose(link.session, cause) }
     }
@@ -106,8 +97,6 @@ extension Connection {
         timers.arm(.draining, at: next, for: self)
     }
 
-    /// Ends the draining links whose time is over; requests in flight on them are lost. Closes those with nothing in
-    /// flight whose socket has taken nothing for a while.
     func drainingTimedOut() {
         if mustReadFirst() { return timers.arm(.draining, at: loop.nextTurn, for: self) }
         let now = loop.turnTime

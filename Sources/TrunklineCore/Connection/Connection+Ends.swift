@@ -1,20 +1,14 @@
-/// The ends of links. A link that was ready ends in `end`, whatever the reason. A link in its handshake ends with its
-/// attempt (`attemptFailed`), or with the connection.
+/// The ends of links: of a ready link in `end`, of a handshaking one with its attempt or the connection.
 extension Connection {
-    /// Why a link ends.
     enum LinkEnd {
-        /// It has failed, or the client gives it up.
         case lost(any Error)
         /// It drains, and the server answers nothing more on it.
         case endedByServer
-        /// It drains, with nothing in flight and nothing left to write.
         case drained
-        /// The connection closes.
         case closed
     }
 
-    /// Ends a link whose socket has failed, or that the client gives up. Requests that had started are lost. The others
-    /// go out on the next link. A handshake that has heard something may still report why: see `handshakeLost`.
+    /// A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
         if let link = links[session] { deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.
@@ -30,8 +24,7 @@ extension Connection {
         }
     }
 
-    /// The error of a link that has ended because of `cause`: with what the server has said, or the proxy through which
-    /// the link goes, if the link was closed.
+    /// Adds what the server has said, or the proxy through which the link goes, if the link was closed.
     func explained(_ cause: any Error, _ link: Link) -> any Error {
         let explained = link.explained(cause)
         guard let error = explained as? TransportError, let proxy = options.connecting.proxy(for: link.endpoint) else {
@@ -72,7 +65,6 @@ extension Connection {
         publishState()
     }
 
-    /// Ends a link, reports it, and tells the owner what is left on it.
     @discardableResult
     func end(_ link: Link, _ end: LinkEnd) -> LinkMachine.Remains {
         let (draining, wasReady) = (link.draining, link.isReady)
@@ -139,7 +131,6 @@ extension Connection {
         }
     }
 
-    /// Reports the end of a link that was ready.
     func report(
         _ link: Link,
         _ cause: DisconnectCause,

@@ -1,6 +1,5 @@
 /// Replacing a link whose TLS files have changed.
 extension Connection {
-    /// Checks the TLS files of `link`, which is ready, at regular intervals.
     func watchFiles(of link: Link) {
         guard let interval = options.tls.rotationCheck, link.secured != nil, !options.tls.files.isEmpty else {
             return

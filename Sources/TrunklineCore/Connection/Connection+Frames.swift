@@ -2,8 +2,6 @@ import Synchronization
 
 /// Using a connection alone: reading and writing single frames.
 extension Connection {
-    // MARK: In
-
     /// Calls `body` with the frames that the server sends, of every kind and from every link.
     ///
     /// ```swift
@@ -69,8 +67,6 @@ extension Connection {
             schedule { $0.frameUse?.stopReading(id, $0) }
         }
     }
-
-    // MARK: Out
 
     /// Sends `frame` unchanged and returns when the kernel has accepted all of its bytes. If there is no link, the call
     /// connects and waits for the link without a deadline.

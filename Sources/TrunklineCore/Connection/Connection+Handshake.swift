@@ -1,13 +1,12 @@
 /// The handshake: from an established link to a ready one.
 extension Connection {
-    /// The state of a handshake that begins now.
     func makeHandshake() -> HandshakeUse {
         let end = loop.now.advanced(by: options.handshake.timeout)
         let deadline = min(attempt?.deadline ?? end, end)
         return HandshakeUse(deadline: deadline, handshakeLimit(isAttempt: deadline < end))
     }
 
-    /// Begins the handshake on a new link. Returns false if there is nothing to do: then the link is ready.
+    /// Returns false if there is nothing to do: then the link is ready.
     func beginHandshake(_ link: Link) -> Bool {
         if let session = memory.savedSession { link.state.codec.setSession(session) }
         guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
@@ -19,7 +18,6 @@ extension Connection {
         return true
     }
 
-    /// Runs the caller's `closure` for the handshake of `session`, and continues the handshake when it returns.
     private func run(_ session: SessionID, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
         guard let link = handshaking(session) else { return }
         let handshaker = Handshaker(endpoint: link.endpoint, session: session, connection: self)
@@ -32,7 +30,6 @@ extension Connection {
         }
     }
 
-    /// The link of `session`, if it is handshaking.
     func handshaking(_ session: SessionID) -> Link? {
         handshaking.flatMap { $0.session == session ? $0 : nil }
     }
@@ -41,8 +38,7 @@ extension Connection {
         if let link = handshaking(session) { link.handshake?.keepsSubscriptions = true }
     }
 
-    /// Sends the subscriptions that were not yet sent on the link of `session`, including those that were made while
-    /// others were being restored. From now on every response extends the deadline. Returns whether there were any.
+    /// Includes subscriptions made while others were being restored. Returns whether there were any.
     private func restoreNewSubscriptions(_ session: SessionID) -> Bool {
         guard let link = handshaking(session), let handshake = link.handshake,
             !handshake.keepsSubscriptions
@@ -62,14 +58,12 @@ extension Connection {
         return true
     }
 
-    /// Extends the deadline: the server has restored a subscription, or restoring begins. The timer is not armed anew:
-    /// it checks the deadline when it fires.
+    /// The timer is not armed anew: it checks the deadline when it fires.
     private func extendRestoring(_ link: Link) {
         guard link.handshake?.restoring != nil else { return }
         link.handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
     }
 
-    /// The option that sets the deadline of the handshake.
     func handshakeLimit(isAttempt: Bool) -> HandshakeUse.Limit {
         isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
     }
@@ -85,8 +79,7 @@ extension Connection {
             return attemptFailed(session, isVerdict ? failure ?? loss : explained(loss, link))
         }
         if let failure { return attemptFailed(session, failure) }
-        // The server answers nothing more on this link, so it never becomes ready. The attempt fails, so that the
-        // back-off applies.
+        // The server answers nothing more on this link. The attempt fails, so that the back-off applies.
         guard !handshake.hasLastFrame else {
             return attemptFailed(session, TransportError.endedByServer(link.farewell))
         }
@@ -112,9 +105,8 @@ extension Connection {
         if let ready, ready.session == session { deliver(&early, ready) }
     }
 
-    /// The link was lost before it was ready. A server that rejects a login often closes at once, so closures that have
-    /// received a frame may still return or throw, within their deadline: their error says more than the loss.
-    /// Everything that waits fails.
+    /// A server that rejects a login often closes at once. Closures that have received a frame may still return or
+    /// throw, within their deadline: their error says more than the loss.
     func handshakeLost(_ session: SessionID, _ cause: any Error) {
         guard let link = handshaking(session), let handshake = link.handshake, handshake.loss == nil else {
             return
@@ -126,8 +118,7 @@ extension Connection {
         failWaiters(link) { .lostDuringHandshake(cause, $0) }
     }
 
-    /// Fails everything that waits in the handshake with `error`. Returns the frames that were not requested. The link
-    /// must then become ready, or be removed.
+    /// Returns the frames that were not requested. The link must then become ready, or be removed.
     @discardableResult
     func endHandshake(_ error: ClientError) -> [Frame] {
         guard let link = handshaking else { return [] }
@@ -147,7 +138,6 @@ extension Connection {
         handshake.failReaders(error(.notSent))
     }
 
-    /// The deadline of the handshake, or of one of its requests, has come.
     func handshakeTimedOut(_ session: SessionID) {
         guard let link = handshaking(session), let handshake = link.handshake else { return }
         var expired = false
@@ -183,7 +173,7 @@ extension Connection {
         attemptFailed(session, TransportError(.timedOut, message))
     }
 
-    /// Takes a request whose deadline has passed off its link. Returns its fate; `nil` if it has left already.
+    /// `nil` if the request has left its link already.
     private func cancelInHandshake(_ id: RequestID, _ link: Link) -> ClientError.Fate? {
         guard case .onLink(_, let place)? = link.handshake?.requests[id]?.place else {
             return link.handshake?.requests.remove(id) == nil ? nil : .notSent
@@ -195,10 +185,6 @@ extension Connection {
         }
     }
 
-    // MARK: Calls of the closures
-
-    /// Runs `body` in the closure's task, which waits until the continuation is resumed. Cancelling the task ends the
-    /// attempt.
     func inHandshake(
         _ session: SessionID,
         _ body: (isolated Connection, Link, Continuation<Outcome>) -> Void
@@ -215,7 +201,6 @@ extension Connection {
         }
     }
 
-    /// Sends a request or a one-way message of the handshake.
     func sendInHandshake(_ frame: Frame, _ session: SessionID, timeout: Duration?, expectsResponse: Bool) async
         -> Outcome
     {
@@ -232,8 +217,7 @@ extension Connection {
         }
     }
 
-    /// Sends `requests` in order, at most `options.handshake.maximumInFlight` unanswered at a time. Returns their
-    /// outcomes when the last one has ended. With `stopsAtFailure`, returns after the first failure, with that alone.
+    /// With `stopsAtFailure`, returns the first failure alone.
     func sendInHandshake(
         _ requests: [Request],
         _ session: SessionID,
@@ -275,7 +259,6 @@ extension Connection {
         if deadline != nil { arm(at: link.handshake?.nextDeadline) }
     }
 
-    /// Puts requests of the handshake on their link, as far as they may go.
     private func admitInHandshake(_ link: Link) {
         guard let handshake = link.handshake, handshake.loss == nil else { return }
         if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { scheduleFlush() }
@@ -303,9 +286,6 @@ extension Connection {
         }
     }
 
-    // MARK: Frames
-
-    /// Handles frames that are received before the link is ready.
     func takeInHandshake(_ frames: [Frame], _ link: Link) {
         let session = link.session
         link.handshake?.hasHeard = true
@@ -338,8 +318,8 @@ extension Connection {
         updateReading()
     }
 
-    /// Restoring subscriptions may bring more pushes than are held before a link is ready. These go to their readers
-    /// now, because otherwise no response could be read. Not while a reader keeps reading suspended.
+    /// Restoring may bring more pushes than are held before a link is ready. They go to their readers now, because
+    /// otherwise no response could be read. Not while a reader keeps reading suspended.
     func spillInbox() {
         guard let link = handshaking, let handshake = link.handshake, handshake.restoring != nil,
             !handshake.mayRead, !port.isPaused
@@ -351,8 +331,6 @@ extension Connection {
         port.append(.pushes(pushes))
     }
 
-    /// Handles a response, or a part of one for a request that waits for it. If it is malformed or does not belong to
-    /// its request, or the reply exceeds a limit, the attempt ends.
     private func takeReply(_ frame: Frame, _ link: Link) {
         guard let handshake = link.handshake else { return }
         var (taken, frames, events) = (Link.Taken(at: loop.now), [frame], [ConnectionEvent]())
@@ -385,7 +363,6 @@ extension Connection {
         failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)
     }
 
-    /// Ends the request `id` with its response.
     private func takeReply(_ frame: Frame, to id: RequestID, _ link: Link) {
         link.handshake?.hasStray = false
         link.handshake?.restoring?.answered += 1
@@ -393,7 +370,6 @@ extension Connection {
         link.handshake?.end(id, Outcome(of: frame))
     }
 
-    /// Keeps a part of a response for its request.
     private func takePart(_ part: Frame, of id: RequestID, _ link: Link) {
         guard let handshake = link.handshake, var waiter = handshake.requests.waiter(of: id) else { return }
         guard case .exceeds(let message) = waiter.take(part, at: loop.now, in: rules.reassemblyBudget) else {
@@ -403,14 +379,13 @@ extension Connection {
         failReply(id, error, error, link)
     }
 
-    /// Ends the attempt because of the reply to the request `id`, whose caller receives `error`.
+    /// The attempt fails with `cause`, the caller with `error`.
     private func failReply(_ id: RequestID, _ error: ClientError, _ cause: any Error, _ link: Link) {
         let waiter = link.handshake?.requests.forget(id)
         attemptFailed(link.session, cause)
         waiter?.resume(.failure(error))
     }
 
-    /// Resumes the callers whose frames were written or could not be encoded.
     func takeInHandshake(_ result: Link.WriteResult, _ link: Link) {
         guard let handshake = link.handshake else { return }
         for refusal in result.refused where link.state.machine.refused(refusal) {
@@ -422,8 +397,7 @@ extension Connection {
 }
 
 extension ClientOptions {
-    /// How many requests of a handshake may be unanswered at a time. A limit that protects the server applies to them,
-    /// too.
+    /// A limit that protects the server applies to handshakes, too.
     fileprivate var handshakeWindow: Int {
         let limit = requests.maximumInFlight
         let window = limit < Connection.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
@@ -432,7 +406,6 @@ extension ClientOptions {
 }
 
 extension ClientError {
-    /// The error of a frame that was not sent because the codec cannot encode it.
     static func unencodable(_ refusal: OutboundQueue.Refusal) -> ClientError {
         let (kind, type, serial) = (refusal.item.frame.kind, refusal.item.frame.type, refusal.item.frame.serial)
         let name = "the \(kind) of type \(hexadecimal(type))" + (serial == 0 ? "" : " with serial \(serial)")

@@ -1,9 +1,5 @@
 /// Reading and writing on all links: handshaking, ready and draining.
 extension Connection {
-    // MARK: Reading
-
-    /// Reads until the socket is empty or the link's share of the turn is used up, decodes the complete frames and
-    /// hands them over. The rest is read in the next turn.
     func read(_ session: SessionID) {
         guard let link = links[session], !isLostInHandshake(link) else { return }
         defer { if turn.deadlineWait != nil { endDeadlineWait() } }
@@ -39,7 +35,6 @@ extension Connection {
         }
     }
 
-    /// Counts and tells the datagrams that were no frames, or answered no request.
     func note(_ dropped: Link.Dropped, _ link: Link) {
         counts.droppedDatagrams += dropped.count
         observation?.add(.mismatches, .datagramsDropped(dropped.count, link.endpoint, dropped.reason))
@@ -49,8 +44,7 @@ extension Connection {
         link.handshake?.loss != nil
     }
 
-    /// Whether to continue reading a link that can no longer be written to. Frames that their receiver does not take
-    /// are held while there is room. The rest is lost: a receiver must not keep such a link alive.
+    /// Frames are held while there is room. The rest is lost: a receiver must not keep such a link alive.
     private func mayContinueFinalReads(_ link: Link) -> Bool {
         guard let finalReads = link.finalReads,
             loop.turnTime < finalReads.deadline || finalReads.byteCount < Self.readBeforeDeadline
@@ -60,7 +54,6 @@ extension Connection {
         return !port.isPaused || !isHoldFull(link)
     }
 
-    /// Continues reading in the next turn.
     func scheduleReading() {
         guard !turn.isReadScheduled else { return }
         turn.isReadScheduled = true
@@ -72,7 +65,6 @@ extension Connection {
         forEachLink(where: { $0.isToBeReadOn }) { read($0) }
     }
 
-    /// Hands frames over to the handshake, to the requests on the link, or to the owner.
     func deliver(_ frames: inout [Frame], _ link: Link) {
         if link.isInHandshake { return takeInHandshake(frames, link) }
         if rules.deliversAll { takeHeartbeats(among: &frames, link) }
@@ -97,7 +89,7 @@ extension Connection {
         }
     }
 
-    /// Reads while frames are wanted. Otherwise the socket fills, and TCP slows the server down.
+    /// Unless frames are wanted, the socket fills, and TCP slows the server down.
     func updateReading() {
         for link in links.draining { link.transport.isReading = !port.isPaused && !link.isCatchingUp }
         if let handshaking, let handshake = handshaking.handshake {
@@ -112,9 +104,6 @@ extension Connection {
         if links.all.contains(where: \.isToBeReadOn) { scheduleReading() }
     }
 
-    // MARK: Writing
-
-    /// Schedules writing for the end of this turn. A link whose socket is full is skipped then.
     func scheduleFlush() {
         guard !turn.isFlushing else { return }
         turn.isFlushing = true
@@ -130,7 +119,7 @@ extension Connection {
         closeDrained()
     }
 
-    /// Calls `body` with the session of every link for which `isMeant` is true now. `body` may end links.
+    /// `body` may end links.
     func forEachLink(where isMeant: (Link) -> Bool, _ body: (SessionID) -> Void) {
         if let only = links.onlyReady {
             if isMeant(only) { body(only.session) }
@@ -139,9 +128,7 @@ extension Connection {
         for link in links.all.filter(isMeant) { body(link.session) }
     }
 
-    /// Writes as much as the socket takes, usually everything that accumulated in one system call.
-    ///
-    /// - Parameter isAsked: Whether this is the end of a turn in which something was queued, perhaps not on this link.
+    /// `isAsked`: something was queued in this turn, perhaps not on this link.
     func flush(_ session: SessionID, isAsked: Bool = false) {
         guard let link = links[session], !isLostInHandshake(link), link.finalReads == nil else { return }
         let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
@@ -172,7 +159,6 @@ extension Connection {
         }
     }
 
-    /// Writes as much as the socket takes, and counts it.
     func write(_ link: Link, _ result: inout Link.WriteResult) {
         let observation = rules.stepObservation
         if let observation, !result.skipsEmpty || !link.hasNoFrames { result.completed = observation.spareIDs() }
@@ -187,7 +173,6 @@ extension Connection {
         counts.noteSent(result.byteCount, result.frameCount)
     }
 
-    /// Removes what was written, or cannot be encoded, from the link.
     private func take(_ result: Link.WriteResult, _ link: Link) {
         noteUnencodable(result.refused)
         if link.isInHandshake { return takeInHandshake(result, link) }
@@ -213,7 +198,6 @@ extension Connection {
         if port.isWaiting, link.isReady { port.append(.room) }
     }
 
-    /// Counts the codec's own frames among `refused`. No caller waits for these.
     func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
         for refusal in refused where refusal.item.id == nil {
             counts.unencodableFrames += 1
@@ -221,8 +205,7 @@ extension Connection {
         }
     }
 
-    /// A write has failed because the peer closed; frames that it sent earlier may still be unread. The link is lost
-    /// when they have been read. Reading a draining link may be suspended: it is lost at its deadline at the latest.
+    /// Frames sent before the peer closed may be unread. A draining link may not be read: it is lost at its deadline.
     private func beginFinalReads(_ failure: TransportError, _ link: Link) {
         let deadline = link.draining?.deadline ?? loop.now.advanced(by: options.liveness.deadline)
         link.finalReads = Link.FinalReads(failure, until: deadline)
@@ -259,7 +242,6 @@ extension Connection: TransportHandler {
 }
 
 extension Connection: LoopActor, LoopWork {
-    /// Writes at the end of a turn in which something was queued.
     package nonisolated func runOnLoop() {
         onItsLoop {
             $0.flushAll()
@@ -268,34 +250,21 @@ extension Connection: LoopActor, LoopWork {
     }
 }
 
-// MARK: - Reading while the owner is paused
-
-/// An owner pauses if the buffer of one stream (of pushes or of a reply) is full and suspends reading, or if no task
-/// asks for frames. The link must not look dead to the server then, and a dead link must still be detected.
-///
-/// A client gets heartbeats as they come. Everything else is held, in order, up to `options.inbound.maximumHeld`.
-/// Only then reading stops.
-///
-/// A link that ends or drains hands over what it holds although the owner is paused, because the requests on it end.
-/// The next link may hold only what is left of the limit: otherwise every link would add as much to a buffer that is
-/// full. Pushes beyond that become a gap (`limitPushes`).
-///
-/// Frames are also held, until the next turn, when very many copies of parts for several requests were made
-/// (`catchUp`).
+/// An owner pauses while the buffer of a stream is full and suspends reading, or while no task asks for frames. The
+/// link must not look dead to the server then, and a dead link must still be detected: a client takes heartbeats as
+/// they come. Everything else is held, in order, up to `options.inbound.maximumHeld`. Only then reading stops. A link
+/// that ends or drains hands over what it holds, because its requests end. The next link may hold only what is left of
+/// the limit: otherwise every link would add as much to a full buffer. Pushes beyond that become a gap (`limitPushes`).
 extension Connection {
-    /// Whether reading must stop until the owner continues.
     private func isHoldFull(_ link: Link) -> Bool {
         !link.state.held.isUnlimited && link.state.held.byteCount >= maximumHeld
     }
 
-    /// How much the ready link may hold now.
     private var maximumHeld: Int { max(0, max(0, options.inbound.maximumHeld) - port.surplusBytes) }
 
-    /// How much links may hand over, all together, when they end or drain while the owner is paused. More than
-    /// `maximumHeld`, because the frames of one turn are held even if they exceed it.
+    /// More than `maximumHeld`, because the frames of one turn are held even if they exceed it.
     var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
 
-    /// Separates new frames: returns those for the owner now, and holds the others.
     private func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
         guard port.isPaused || link.isCatchingUp else { return link.state.held.takeAll() + frames }
         var urgent: [Frame] = []
@@ -310,8 +279,7 @@ extension Connection {
         return urgent
     }
 
-    /// Pauses or resumes the owner's frames. Held frames are delivered a little later, because the owner may be in the
-    /// middle of a call.
+    /// Held frames are delivered a little later, because the owner may be in the middle of a call.
     func setPaused(_ isPaused: Bool) {
         guard isPaused != port.isPaused else { return }
         port.isPaused = isPaused
@@ -331,9 +299,7 @@ extension Connection {
         }
     }
 
-    /// Delivers the held frames even if the owner is paused: they came before what follows.
-    ///
-    /// - Parameter isLast: Whether nothing may be left for the next turn, because the link ends.
+    /// Even if the owner is paused: the frames came before what follows.
     func deliverHeld(_ link: Link, isLast: Bool = false) {
         guard !link.state.held.frames.isEmpty else { return }
         var frames = link.state.held.takeAll()
@@ -343,7 +309,7 @@ extension Connection {
         if link.isDraining { scheduleFlush() }  // a frame may have been the last response
     }
 
-    /// Holds frames, of which none is a heartbeat, until the next turn.
+    /// None of the frames may be a heartbeat.
     func catchUp(with rest: ArraySlice<Frame>, _ link: Link) {
         for frame in rest { link.state.held.append(frame) }
         guard !link.isCatchingUp else { return }
@@ -369,7 +335,6 @@ extension Connection {
         updateReading()
     }
 
-    /// Counts the pushes among the events from `first` on, and separates those that are too many.
     private func limitPushes(from first: Int) {
         let new = port.events[first...]
         guard new.contains(where: { if case .pushes = $0 { true } else { false } }) else { return }
@@ -391,15 +356,13 @@ extension Connection {
 }
 
 extension Frame {
-    /// About how much memory the frame takes while it is held, in bytes.
+    /// An estimate.
     var heldByteCount: Int { byteCount + MemoryLayout<Frame>.stride }
 }
 
 extension Link {
-    /// Frames received while the owner was paused.
     struct Held {
         private(set) var frames: [Frame] = []
-        /// About how much memory the frames take, in bytes.
         private(set) var byteCount = 0
         /// Whether the limit is lifted: the socket has failed, so only what it still holds can come.
         var isUnlimited = false
@@ -417,14 +380,11 @@ extension Link {
     }
 }
 
-/// How much one link may read in one turn of its loop, so that other links, timers and writing get their share.
-///
-/// A link that has used up its share continues in the next turn. Frames are counted, not only bytes, because 1 MiB may
-/// hold ninety thousand frames. Time is measured because the cost of a frame depends on the codec.
+/// One link's share of a turn, so that other links, timers and writing get theirs. Frames are counted, because 1 MiB
+/// may hold ninety thousand. Time is measured, because the cost of a frame depends on the codec.
 struct ReadShare {
-    /// The frames of a link in one turn: a fraction of a millisecond, including the delivery of pushes.
+    /// A fraction of a millisecond, including the delivery of pushes.
     static let frames = 512
-    /// The time is checked after this many frames, and after every read of the socket.
     private static let framesAtOnce = 256
     static let bytes = 1024 * 1024
     private static let time = Duration.microseconds(500)
@@ -432,13 +392,10 @@ struct ReadShare {
     private var framesLeft = ReadShare.frames
     private var bytesLeft = ReadShare.bytes
 
-    /// Limits the share to `bytes`.
     mutating func limit(to bytes: Int) { bytesLeft = min(bytesLeft, bytes) }
 
-    /// The maximum number of frames to decode in one step.
     var step: Int { min(framesLeft, Self.framesAtOnce) }
 
-    /// Counts a step of a turn that began at `start`. Returns whether another one may follow.
     mutating func goesOn(after bytes: Int, _ frames: Int, since start: Instant, at now: @autoclosure () -> Instant)
         -> Bool
     {
@@ -461,6 +418,5 @@ extension Connection.Metrics {
 }
 
 extension Link {
-    /// Whether no frame waits to be written.
     fileprivate var hasNoFrames: Bool { state.machine.outbound.isEmpty }
 }

@@ -1,14 +1,7 @@
-/// Detecting a dead link: performs the actions of `Liveness`.
-///
-/// The timer is armed for the next instant at which `Liveness` has to check. Receiving a frame does not move it. If
-/// there is nothing to do when it fires, it is armed anew.
+/// Detecting a dead link. Receiving does not move the timer: if there is nothing to do, it is armed anew.
 extension Connection {
-    /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     var presentRoundTripTime: RoundTripTime? { ready.flatMap { $0.state.machine.liveness.rules.roundTripTime } }
 
-    // MARK: Starting and stopping
-
-    /// The rules by which a link that becomes ready is watched.
     func livenessPolicy(for link: Link) -> Liveness.Policy {
         let liveness = link.negotiated.liveness ?? options.liveness
         var policy = Liveness.Policy()
@@ -30,22 +23,17 @@ extension Connection {
         return policy
     }
 
-    /// Starts to watch a link that has become ready. Its silence counts from now.
     func startLiveness(_ link: Link) {
         // The handshake may have left an incomplete frame.
         if !link.state.received.isEmpty { _ = link.state.noteReceived(0, hasFrames: false, at: loop.turnTime) }
         armLiveness()
     }
 
-    /// Stops the timer: there is no ready link any more.
     func stopLiveness() {
         timers.livenessArmed = nil
         timers.arm(.liveness, at: nil, for: self)
     }
 
-    // MARK: The timer
-
-    /// Arms the timer for the next check, unless it is armed for an earlier one.
     func armLiveness() {
         guard let ready, let next = ready.state.machine.liveness.rules.nextLook, next < .distantFuture else { return }
         if let armed = timers.livenessArmed, armed <= next { return }
@@ -71,7 +59,6 @@ extension Connection {
         armLiveness()
     }
 
-    /// Checks the link, and sends a ping if that is due.
     private func look(_ due: Instant, _ link: Link) -> Liveness.Action {
         let transport = link.transport
         let action = link.state.machine.look(due: due, at: loop.turnTime) { transport.isAcknowledged == true }
@@ -89,7 +76,6 @@ extension Connection {
         if !link.transport.awaitsWritable { scheduleFlush() }
     }
 
-    /// Counts the round-trip time of the ping that was just answered, if it was measured.
     func notePong(_ link: Link) {
         if let duration = link.state.machine.liveness.rules.measuredRoundTrip {
             counts.pingDurations.record(duration)
@@ -97,7 +83,6 @@ extension Connection {
         if memory.heartbeats != nil { noteSurvival(of: link) }
     }
 
-    /// Sends a ping at once on the link of `session`, if that is ready.
     func probe(_ session: SessionID) {
         guard let ready, ready.session == session,
             case .ping(let number) = ready.state.machine.probe(at: loop.now)
@@ -119,8 +104,7 @@ extension Connection {
 }
 
 extension Endpoint {
-    /// Whether no network is between this process and its peer, which is known to run while the link lives: a child process,
-    /// the other end of a pipe, or a server behind a Unix domain socket.
+    /// Whether the peer is known to run while the link lives, with no network in between.
     fileprivate var isOnThisHost: Bool {
         switch target {
         case .command, .descriptors, .unix: true
@@ -128,7 +112,6 @@ extension Endpoint {
         }
     }
 
-    /// Why nothing comes from a peer without a network in between; `nil` for others.
     fileprivate var opinionAboutSilence: String? {
         switch target {
         case .command: "the process is alive, and does not answer"
@@ -141,11 +124,9 @@ extension Endpoint {
 }
 
 extension TCPInformation {
-    /// Why nothing comes from a server, if the kernel does not tell.
     fileprivate static let guessAboutSilence =
         "the server hangs, or the network drops the packets (a firewall, NAT or load balancer that has forgotten the connection)"
 
-    /// Why nothing comes from a server, by what the kernel knows about the bytes that were sent to it.
     var opinionAboutSilence: String {
         let unsent = unsentBytes ?? 0
         if unacknowledgedSegments > 0 {

@@ -1,6 +1,5 @@
 /// What it means that the event loop was late: the server, which has had to wait, is not judged for that time.
 extension Connection: LoopDelayReceiver {
-    /// Subscribes to the delays of the loop, once there is an attempt.
     func followLoop() {
         guard !memory.isToldOfDelays else { return }
         memory.isToldOfDelays = true
@@ -11,7 +10,7 @@ extension Connection: LoopDelayReceiver {
         onLoop { $0.giveBack(delay) }
     }
 
-    /// Gives the links and the attempt under way the time of `delay` back. Deadlines of callers do not change.
+    /// Deadlines of callers do not change.
     private func giveBack(_ delay: LoopDelay) {
         guard lifecycle < .closed else { return }
         observation?.add(.links, .loopLate(delay))
@@ -33,6 +32,6 @@ extension Connection: LoopDelayReceiver {
         link.handshake?.limit = handshakeLimit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
     }
 
-    /// Whether what the server has not done in time tells nothing about it, because this process did not run.
+    /// Whether a late server is not to blame, because this process did not run.
     var isServerExcused: Bool { loop.delays.excuses(at: loop.turnTime) }
 }

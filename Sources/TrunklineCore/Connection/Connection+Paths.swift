@@ -1,6 +1,5 @@
 /// Following the host's network: the path of each link, and what changes mean for links and attempts.
 extension Connection {
-    /// The path of packets to the server. See ``ClientDiagnostics/path``.
     var presentPath: NetworkPath {
         if let ready { return ready.path.latest }
         if let handshaking { return handshaking.path.latest }
@@ -8,8 +7,6 @@ extension Connection {
         return machine.endpoints.first.map { path(to: $0) } ?? .unknown
     }
 
-    /// The ``presentPath`` and every different path that follows, until the connection is closed. See
-    /// ``ClientDiagnostics/paths``.
     nonisolated var pathChanges: AsyncStream<NetworkPath> {
         stream(startingWith: { $0.presentPath }, { $1(&$0.pathView.readers) })
     }
@@ -21,9 +18,6 @@ extension Connection {
         pathView.readers.yield(path)
     }
 
-    // MARK: Paths
-
-    /// Forgets the addresses of endpoints that are not in the list. The list has changed.
     func forgetPathsOfOthers() {
         let endpoints = Set(machine.endpoints)
         pathView.addresses = pathView.addresses.filter { endpoints.contains($0.key) }
@@ -31,7 +25,6 @@ extension Connection {
         dialMemory.lateLookups.keep(only: endpoints)
     }
 
-    /// Subscribes to the monitor's changes, once there is an attempt that they could affect.
     func followNetwork() {
         guard pathView.isMonitored == nil, options.network.isMonitored,
             !machine.endpoints.allSatisfy({ options.connecting.target(of: $0).isThisHost })
@@ -42,7 +35,6 @@ extension Connection {
 
     private var isMonitored: Bool { pathView.isMonitored ?? false }
 
-    /// The path of a new socket to `address`.
     func path(to address: SocketAddress) -> NetworkPath {
         if address.isLoopback { return .local }
         guard isMonitored else { return .unknown }
@@ -51,7 +43,6 @@ extension Connection {
         return loop.pathMonitor.path(to: address, from: source)
     }
 
-    /// The paths of new sockets to `endpoint`, one for each address.
     private func paths(to endpoint: Endpoint) -> [NetworkPath] {
         switch options.connecting.target(of: endpoint) {
         case .unix, .vsock, .command, .descriptors: return [.local]
@@ -63,8 +54,7 @@ extension Connection {
         }
     }
 
-    /// The path of a new socket to the first address of `endpoint` that a route leads to; otherwise that to its first
-    /// address.
+    /// The path to the first address that a route leads to, or else to the first address.
     func path(to endpoint: Endpoint) -> NetworkPath {
         // The system is asked for no more paths than necessary.
         guard let addresses = pathView.addresses[endpoint] else { return paths(to: endpoint).first ?? .unknown }
@@ -77,12 +67,10 @@ extension Connection {
         return first ?? .unknown
     }
 
-    /// Whether a route leads to any endpoint, as far as is known.
     var hasRoute: Bool {
         !isMonitored || machine.endpoints.contains { path(to: $0).isUsable }
     }
 
-    /// Stores the present paths, so that changes can be detected.
     func lookAtPaths() {
         guard isMonitored else { return }
         pathView.latest = currentLook
@@ -94,7 +82,6 @@ extension Connection {
         return look
     }
 
-    /// The path of a link over `transport`, which is connected to `remote`.
     func path(of transport: any Transport, to remote: SocketAddress?) -> LinkPath {
         guard let remote else { return LinkPath(local: nil, remote: nil, .local, fresh: .local) }
         var local = isMonitored && !remote.isLoopback ? transport.localAddress : nil
@@ -112,15 +99,12 @@ extension Connection {
         return loop.pathMonitor.path(to: remote, from: local)
     }
 
-    /// The path on which the link last worked, and the path to its server now.
     func pathsAtEnd(of link: Link) -> (before: NetworkPath, after: NetworkPath) {
         var path = link.path
         path.heard(at: link.state.machine.liveness.rules.lastHeard)
         guard isMonitored, let remote = path.remote else { return (path.proven, path.latest) }
         return (path.proven, self.path(from: path.local, to: remote) ?? self.path(to: remote))
     }
-
-    // MARK: Changes
 
     func take(_ change: NetworkChange) {
         guard lifecycle < .closing else { return }
@@ -161,21 +145,18 @@ extension Connection {
             || attempt.paths == [.unknown] && hasNetwork && !attempt.hadNetwork
     }
 
-    /// Stores the paths on which the attempt relies.
     func notePathsOfAttempt() {
         guard let endpoint = attempt?.decision.endpoint else { return }
         attempt?.paths = paths(to: endpoint)
         attempt?.hadNetwork = !isMonitored || loop.pathMonitor.hasNetwork
     }
 
-    /// Whether to look for a route again even if no change is reported. A name may have other addresses by then, a name
-    /// that could not be resolved may be that of this host, and the system may find no route from a source address that
-    /// does not belong to this host.
+    /// A name may have other addresses by then, a name that could not be resolved may be that of this host, and the
+    /// system may find no route from a source address that does not belong to this host.
     var looksForRouteAgain: Bool {
         mayLeadElsewhere || !pathView.unresolved.isEmpty || options.connecting.source != nil
     }
 
-    /// Moves a link that has just become ready, if a better path has appeared since its socket was connected.
     func takeBetterPath(_ link: Link) {
         let path = link.path
         guard options.network.onRouteChange == .move, path.fresh.isUsable, path.fresh != path.latest else { return }
@@ -197,7 +178,6 @@ extension Connection {
         options.connecting.multipath && link.transport.tcpInformation?.subflows ?? 1 > 1
     }
 
-    /// Applies `change` to the link of `session`.
     private func examine(_ session: SessionID, _ change: NetworkChange) {
         guard let link = links[session], let remote = link.path.remote, !remote.isLoopback else { return }
         link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
@@ -236,7 +216,6 @@ extension Connection: PathObserver {
 }
 
 extension Endpoint.Target {
-    /// Whether the target is on this host in any network.
     fileprivate var isThisHost: Bool {
         switch self {
         case .unix, .vsock, .command, .descriptors: true

@@ -1,7 +1,6 @@
 /// The child processes of links.
 extension Connection {
-    /// Follows the child process that `dialer` has started for an attempt, from here to the end of the process, whatever
-    /// becomes of the attempt and its link.
+    /// Follows the process to its end, whatever becomes of the attempt and its link.
     func followProcess(of dialer: any Dialer, _ attempt: ReconnectMachine.Attempt) {
         for transport in dialer.opening {
             let hasProcess = transport.followProcess { [weak self] event in
@@ -34,7 +33,6 @@ extension Connection {
         for waiter in exchange(&memory.processWaiters, with: []) { waiter() }
     }
 
-    /// Calls `body` when no child process is left, perhaps at once. Links that are closed end theirs.
     func whenProcessesHaveEnded(_ body: @escaping @Sendable () -> Void) {
         if memory.processes == 0 { body() } else { memory.processWaiters.append(body) }
     }

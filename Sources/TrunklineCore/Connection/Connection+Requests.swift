@@ -1,9 +1,6 @@
 /// Requests on links: the calls of the owner, and what comes back.
 extension Connection {
-    // MARK: Onto a link
-
-    /// Called by the owner at the end of each batch: sends what may go out, and judges the link. Returns the events,
-    /// and when to call again.
+    /// Called by the owner at the end of each batch. Returns the events, and when to call again.
     nonisolated func work(
         on queue: inout RequestQueue,
         _ parts: inout RequestParts,
@@ -29,7 +26,6 @@ extension Connection {
         }
     }
 
-    /// Moves requests of `queue` to the ready link as far as they may go now, and parts of requests that have started.
     func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
         if ready == nil, queue.hasWaiting { connectIfNeeded() }
         if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
@@ -72,8 +68,7 @@ extension Connection {
         if hasToWrite { scheduleFlushUnlessFull(ready) }
     }
 
-    /// How many requests of `queue`, of which some are exclusive, may go out: those before the first exclusive one, or
-    /// that one alone if nothing is in flight. At most `most`.
+    /// Those before the first exclusive request, or that one alone if nothing is in flight.
     private func limited(_ most: Int, _ queue: borrowing RequestQueue, on link: Link) -> (Int, isAlone: Bool) {
         let (count, isExclusive) = queue.countBeforeExclusive(atMost: most)
         guard count == 0, isExclusive else { return (count, false) }
@@ -81,7 +76,6 @@ extension Connection {
         return awaitsAlone ? (0, false) : (min(most, 1), true)
     }
 
-    /// Sends the parts of requests on draining links.
     private func releasePartsOnDraining(_ parts: inout RequestParts) {
         for session in parts.sessions {
             guard let link = links[session], link.isDraining else { continue }
@@ -89,8 +83,6 @@ extension Connection {
         }
     }
 
-    /// The position of the frame of the request `id`, which waits for the response with `number`; `nil` if it has left
-    /// the link of `session`.
     func position(of id: RequestID, _ number: SerialNumber, on session: SessionID) -> OutboundPosition? {
         guard let link = links[session], let entry = link.state.machine.requests[number], entry.id == id else {
             return nil
@@ -98,27 +90,21 @@ extension Connection {
         return entry.position
     }
 
-    /// Whether one more request could go out now.
     var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
-    /// Whether an answer to the server could go out now.
     var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
 
-    /// The number of requests that could go out now, if the link allows them.
     var room: Int {
         guard let ready else { return 0 }
         let room = ready.maximumInFlight - inFlight
         return ready.exchangesDatagrams ? min(room, windowRoom(on: ready)) : room
     }
 
-    /// The number of requests that could go out now on a link of datagrams. Abandoned ones do not count: those are no
-    /// longer sent, and may be held for long.
+    /// Abandoned requests do not count: they are no longer sent, and may be held for long.
     private func windowRoom(on link: Link) -> Int { link.window.size - link.state.machine.count }
 
-    /// Whether requests wait because of `maximumInFlight`.
     var isAtMaximum: Bool { inFlight >= maximumInFlight }
 
-    /// Whether requests wait because of the datagrams that are unanswered.
     var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
 
     func scheduleFlushUnlessFull(_ link: Link) {
@@ -133,14 +119,14 @@ extension Connection {
     static let strictLimit = 1024
     private var isStrict: Bool { maximumInFlight < Self.strictLimit }
 
-    /// The number of requests and messages that count against the limit, abandoned ones included.
+    /// Includes abandoned ones.
     private var inFlight: Int {
         // The usual case, in one access.
         if let ready = links.onlyReady { return ready.state.machine.inFlightCount }
         return requestCount + abandonedInFlight
     }
 
-    /// The number of requests and messages of the owner on all links, without abandoned ones.
+    /// Without abandoned ones.
     var requestCount: Int {
         var count = ready?.state.machine.count ?? 0
         for link in links.draining { count += link.state.machine.count }
@@ -154,14 +140,12 @@ extension Connection {
         return count
     }
 
-    /// If all serials of the ready link are in use, a message with their number; otherwise `nil`.
     var serialShortage: String? {
         guard let ready, let (count, abandoned, holders) = ready.state.machine.exhaustion else { return nil }
         let serials = count == 1 ? "the only serial number is" : "all \(count) serial numbers are"
         return "\(serials) in use, \(abandoned) by \(holders)"
     }
 
-    /// The reason why requests cannot be sent, for error messages; `nil` if there is none.
     private var whatHoldsOthersBack: String? {
         guard inFlight < maximumInFlight else {
             let abandoned = abandonedInFlight
@@ -185,11 +169,8 @@ extension Connection {
         return serialShortage ?? (mayBeChannel ? "earlier requests of its channel are unanswered" : nil)
     }
 
-    /// Notes that a request timed out while it waited for its turn. Returns what kept it from going out, if there is a
-    /// link. If responses are matched in order and it waited for abandoned requests, it counts as if it had been
-    /// written after them.
-    ///
-    /// - Parameter isDelayed: Whether it waited between two tries, so not for a response.
+    /// Returns what kept the request from going out. If responses are matched in order and it waited for abandoned
+    /// requests, it counts as written after them. `isDelayed`: it waited between two tries, so not for a response.
     func timedOutWaiting(isDelayed: Bool) -> String? {
         guard let ready else { return nil }
         let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
@@ -200,9 +181,6 @@ extension Connection {
         return whatHoldsOthersBack
     }
 
-    // MARK: Cancellation and timeout
-
-    /// The result of cancelling a request on a link.
     enum GivenUp: Sendable {
         /// The request has left the link already: an event says how.
         case none
@@ -210,8 +188,6 @@ extension Connection {
         case sent(Endpoint)
     }
 
-    /// Cancels the request of `id`, which is at `place` on the link of `session`, and sends a cancel frame if the
-    /// protocol has one.
     func cancel(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
         guard let link = links[session] else { return .none }
         let endpoint = link.endpoint
@@ -232,8 +208,7 @@ extension Connection {
             return .notSent
         case .sent: return .sent(endpoint)
         case .awaited(let serial, let type):
-            // A response that the client does not read is not a failure of the endpoint. Requests on a draining link do
-            // not count either.
+            // A response that the client does not read is no failure of the endpoint, nor is one on a draining link.
             if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
             if let cancellable { beginCancelling(cancellable, on: link) }
             // Nothing may come between the pieces of another request.
@@ -246,8 +221,6 @@ extension Connection {
         }
     }
 
-    /// Tells the server on the link of `session` that a request is abandoned, if the protocol has a frame for that.
-    /// Returns whether it has.
     func sendCancelFrame(for serial: SerialNumber, type: UInt32, on session: SessionID) -> Bool {
         guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
             return false
@@ -256,13 +229,13 @@ extension Connection {
         return true
     }
 
-    /// Removes a queued part of a request, unless a byte of it was written. Returns whether it was removed.
+    /// Does nothing if a byte of the part was written.
     func remove(_ part: RequestPart) -> Bool {
         guard let (session, position) = part.place, let link = links[session] else { return false }
         return link.state.machine.removePart(part.id, at: position)
     }
 
-    /// What is known about the request `id` on its link; `nil` if it has left the link.
+    /// `nil` if the request has left its link.
     func tryOnLink(
         _ id: RequestID,
         _ session: SessionID,
@@ -275,25 +248,20 @@ extension Connection {
         return link.state.tryOnLink(times, now: now, hasFailed: true)
     }
 
-    /// What is known about a request that has ended well: its frame was at `position` on the link of `session`. `nil`
-    /// if that link has ended.
     func tryOnLink(_ session: SessionID, at position: OutboundPosition, now: Instant) -> TryOnLink? {
         links[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
     }
 
-    /// Whether the server may have received the request.
     func hasStarted(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place) -> Bool {
         links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 
-    /// Whether the request `id`, on the link of `session`, could be sent once more: whether all of it was written.
-    /// `nil` if the link exchanges no datagrams.
+    /// Whether all of the request was written. `nil` if the link exchanges no datagrams.
     func maySendAgain(_ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool? {
         guard let link = links[session], link.exchangesDatagrams else { return nil }
         return link.state.machine.maySendAgain(id, as: number)
     }
 
-    /// Sends the request `id`, whose frame is `frame` and was sent at `sentAt`, once more on its link.
     func sendAgain(
         _ frame: Frame,
         _ id: RequestID,
@@ -307,11 +275,6 @@ extension Connection {
         scheduleFlushUnlessFull(link)
     }
 
-    // MARK: Frames
-
-    /// Handles frames of a link that is ready or draining.
-    ///
-    /// - Parameter isLast: Whether nothing may be left for the next turn.
     func take(_ frames: inout [Frame], _ link: Link, isLast: Bool = false) {
         if rules.deliversAll { return handOver(frames, link) }
         let session = link.session
@@ -348,21 +311,18 @@ extension Connection {
         if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
     }
 
-    /// Notes why the server ends the link, in its own words, if it says so.
     func noteFarewell(_ reason: ServerReason?, _ link: Link) {
         guard let reason else { return }
         if link.farewell == nil { counts.linkEndReasons.count(reason.label) }
         link.farewell = reason
     }
 
-    /// Tells the reconnect machine, once, that the server has answered on the link.
     private func noteAnswer(_ link: Link) {
         guard !link.hasAnswered, machine.state == .ready(session: link.session) else { return }
         link.hasAnswered = true
         machine.linkAnswered()
     }
 
-    /// Hands all frames over to an owner that is no client.
     private func handOver(_ frames: [Frame], _ link: Link) {
         guard !frames.isEmpty else { return }
         // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
@@ -383,7 +343,6 @@ extension Connection {
         }
     }
 
-    /// Answers the pings among the frames, and removes the answers to the client's own pings.
     func takeHeartbeats(among frames: inout [Frame], _ link: Link) {
         frames.removeAll { frame in
             guard frame.kind == .ping || frame.kind == .pong else { return false }
@@ -394,27 +353,21 @@ extension Connection {
         }
     }
 
-    // MARK: Replacing the link
-
-    /// The server announces its shutdown, or answers nothing more on this link: requests in flight finish there, or are
-    /// lost.
+    /// Requests in flight finish on the link, or are lost if there is a `finalFrame`.
     private func leave(_ lastFrame: Frame, _ session: SessionID, finalFrame: Frame?) {
         let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
         let isOrdinary = lastFrame.kind == .response || lastFrame.kind == .goAway
         if lastFrame.linkEnding != .now || !isOrdinary || lastFrame.reason != nil {
             leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: finalFrame != nil)
         } else if let ready {
-            // A link without traffic is not replaced at once: otherwise a server could make the client connect without
-            // end.
+            // A link without traffic is not replaced at once, or a server could make the client connect without end.
             let departure: ReconnectMachine.Departure = ready.state.machine.wasUsed ? .lastResponse : .goAway
             leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
         }
-        // If the link drains because of an earlier goAway in the same batch, it would wait for responses that never
-        // come.
+        // Otherwise a link that drains after an earlier goAway in the batch would wait for responses that never come.
         if let finalFrame { endDraining(session, finalFrame) }
     }
 
-    /// Moves from the endpoint of the ready link to another one, if there is one.
     func leaveEndpoint(
         because departure: ReconnectMachine.Departure,
         _ explanation: String? = nil,
@@ -424,8 +377,7 @@ extension Connection {
         guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
             ready.session == session
         else { return }
-        // An active client will soon need the next link. A client that was active must not wait because its server goes
-        // away.
+        // An active client will soon need the next link, and must not wait because its server goes away.
         let isAtWork = ready.state.machine.count > 0 || departure == .goAway && ready.state.machine.wasUsed
         let demand = isAtWork ? .request : demand
         let action = machine.leave(
@@ -440,13 +392,7 @@ extension Connection {
         perform(action)
     }
 
-    /// Judges the ready link, and replaces it if there is a reason: too many failed requests, silence, or abandoned
-    /// requests that keep others from going out. Called at the end of every batch. Returns when to check again for
-    /// serials whose quarantine ends, and for a link to be replaced; `nil` for never.
-    ///
-    /// - Parameters:
-    ///   - isWaiting: Whether requests wait.
-    ///   - watchesErrors: Whether the share of failed requests counts.
+    /// Returns when to check again, for serials whose quarantine ends and for a link to be replaced.
     private func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
         let now = loop.turnTime
         let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
@@ -491,7 +437,6 @@ extension Connection {
         }
     }
 
-    /// Why a link is replaced that is of no more use.
     private func text(of spent: LinkMachine.Spent, _ maximumStalls: Int?) -> String {
         switch spent {
         case .heldByAbandoned:
@@ -508,22 +453,16 @@ extension Connection {
         }
     }
 
-    /// What keeps requests from going out, if abandoned ones do.
     private enum Shortage {
-        /// A request that no other may follow, or one that could not be cancelled.
         case held
-        /// Abandoned requests have many of the places of `maximumInFlight`.
         case places
         /// All places are taken, and the request that is to be answered next, or one of some channel, is abandoned.
         case oldest
-        /// The next request must go out alone.
         case alone
-        /// The limit of a channel, or a request that no other may follow on it.
         case channel
         case serials
     }
 
-    /// Why a link is replaced, with the numbers of the rule.
     private func text(of shortage: Shortage, _ link: Link) -> String {
         let count = link.state.machine.requests.abandonedCount
         let abandoned = Quantity.count(count, "abandoned request")
@@ -580,7 +519,6 @@ extension Connection {
         return (abandoned * 2 >= count ? .exhausted : .other, .serials)
     }
 
-    /// When to look again, over all links: see `judge`.
     private var nextLook: Instant? {
         var next = ready?.state.machine.requests.nextQuarantineEnd
         if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }
@@ -591,7 +529,6 @@ extension Connection {
         return next
     }
 
-    /// Releases the serials whose quarantine is over.
     func endQuarantines() {
         let now = loop.turnTime
         for link in links.all {
@@ -600,10 +537,7 @@ extension Connection {
         }
     }
 
-    // MARK: Counts
-
-    /// The number of abandoned requests, the number of serials in use, and that of all serials, of all links that are
-    /// not handshaking.
+    /// Of all links that are not handshaking.
     var held: (abandoned: Int, serials: Int, allSerials: Int) {
         var (abandoned, serials, all) = (0, 0, 0)
         for link in links.all where !link.isInHandshake {

@@ -1,9 +1,7 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
 extension Connection {
-    /// The TLS settings; `nil` before a dialer or a handshake needed them.
     var loadedTLS: LoadedTLS? { dialMemory.loadedTLS }
 
-    /// Begins TLS on the link of `session` with the settings in `prepared`. On success the response is empty.
     func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS
         switch prepared {
@@ -21,8 +19,6 @@ extension Connection {
         }
     }
 
-    /// Puts TLS between the link and its socket. If that succeeds, `continuation` is resumed when the TLS handshake
-    /// ends. Otherwise returns the error.
     private func beginUpgrade(
         _ session: SessionID,
         _ tls: LoadedTLS,

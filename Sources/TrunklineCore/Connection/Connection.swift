@@ -19,63 +19,37 @@ import Synchronization
 public actor Connection {
     package nonisolated let loop: any EventLoop
     package nonisolated let options: ClientOptions
-    /// The protocol, and the options that every link needs.
     nonisolated let rules: LinkRules
-    /// The observers of the client; `nil` if there are none.
     nonisolated let observation: Observation?
-    /// The recorder; `nil` for none.
     nonisolated let recorder: (any ClientRecorder)?
 
-    // MARK: Connecting
-
-    /// Decides when to connect, and to which endpoint.
     var machine: ReconnectMachine
-    /// The attempt under way, until its link is ready, with the dialer that turns its endpoint into a connected
-    /// channel.
     var attempt: Attempt?
-    /// The connection's view of the host's network.
     var pathView = PathView()
-    /// The failures since the last ready link.
     var history = AttemptHistory()
 
-    // MARK: Links
-
-    /// Every link that is not closed.
     let links = Links()
-    /// What is remembered from link to link.
     var memory: LinkMemory
-    /// Judges the endpoint of the ready link.
     var endpointJudge: EndpointJudge
-    /// What is planned for this turn or the next.
     let turn = Turn()
     let timers: ConnectionTimers
 
-    // MARK: To the outside
-
-    /// The owner, and the events for it.
     let port: OwnerPort
-    /// The use of the connection alone, which is its owner then; `nil` if it belongs to a client.
+    /// `nil` if the connection belongs to a client.
     let frameUse: FrameUse?
     var readers = ConnectionReaders()
-    /// The metrics, without those that are read when they are asked for.
     var counts = Metrics()
     var ending = Ending()
-    /// The calls of `options.requests.cancelling` that have not returned.
     var cancellations: [CancellationRun] = []
     /// Whether the first waiting request is exclusive, and waits for others on the link.
     var awaitsAlone = false
-    /// Whether a call of `withFrames` is in progress.
     nonisolated let hasConsumer = Atomic<Bool>(false)
     nonisolated let reportReaders = ReportReaders()
 
-    /// What a connection has planned for a turn of its loop, and its memory for one. Its fields are only assigned as a
-    /// whole, as those of `Link`.
+    /// Its fields are only assigned as a whole: see `Link.state`.
     final class Turn {
-        /// Whether writing is scheduled for the end of this turn.
         var isFlushing = false
-        /// Whether reading continues in the next turn.
         var isReadScheduled = false
-        /// Whether deadlines wait for reading; `nil` before the first that may have to.
         var deadlineWait: DeadlineWait?
         /// Empty. Its memory is used for the next frames that are decoded.
         private var memory: [Frame] = []
@@ -86,7 +60,6 @@ public actor Connection {
             return memory
         }
 
-        /// Keeps the memory of `frames`, unless it is large.
         func giveBack(_ frames: inout [Frame]) {
             frames.removeAll(keepingCapacity: true)
             if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
@@ -174,8 +147,6 @@ public actor Connection {
         pathView.readers.finish()
     }
 
-    // MARK: State
-
     nonisolated var codec: ProtocolCodec { rules.codec }
 
     var dialMemory: DialMemory { memory.dialMemory }
@@ -229,17 +200,10 @@ public actor Connection {
         pathView.readers.finish()
     }
 
-    // MARK: Links
-
-    /// The link that is not ready yet.
     var handshaking: Link? { links.handshaking }
 
-    /// The link that takes requests.
     var ready: Link? { links.ready }
 
-    // MARK: Timers
-
-    /// Arms the main timer.
     func arm(at deadline: Instant?) { timers.arm(.main, at: deadline, for: self) }
 
     func timerFired(_ name: ConnectionTimers.Name) {
@@ -260,7 +224,6 @@ public actor Connection {
         handshakeTimedOut(attempt.id)
     }
 
-    /// What the timer is for, in recordings.
     private func label(of name: ConnectionTimers.Name) -> String {
         switch name {
         case .main: lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt"

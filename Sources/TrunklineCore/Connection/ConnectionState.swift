@@ -65,7 +65,6 @@ public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
         if case .ready = self { true } else { false }
     }
 
-    /// A state without its values. The raw value is its name in events and metrics.
     private enum Kind: String, CaseIterable {
         case idle, resolving, connecting, securing, handshaking, ready, waiting
         case noNetwork = "no_network"
@@ -88,10 +87,8 @@ public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The name of the state, for events and metrics.
     package var name: String { kind.rawValue }
 
-    /// The names of all states.
     package static let names = Kind.allCases.map(\.rawValue)
 
     /// The state as text, with its endpoint, number or delay.

@@ -1,17 +1,11 @@
-/// The timers of a connection. Each is created when it is first armed.
-///
-/// Confined to the event loop of the connection.
+/// Each timer is created when it is first armed. Confined to the event loop of the connection.
 final class ConnectionTimers {
     enum Name: Int, CaseIterable {
         /// The end of a handshake's time, of a back-off, or of closing.
         case main
-        /// The next check of the ready link.
         case liveness
-        /// The next check of the draining links.
         case draining
-        /// The next check of the TLS files.
         case files
-        /// Another check of an attempt whose path has changed.
         case path
     }
 
@@ -19,12 +13,10 @@ final class ConnectionTimers {
     /// How late the checks of liveness may be: see `LoopTimer.grid`.
     private var livenessGrid: Duration
     private var timers: [ConnectionTimer?] = []
-    /// The instant for which the liveness timer is armed.
     var livenessArmed: Instant?
 
     init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
 
-    /// Arms the timer `name` of `connection`, in place of its earlier deadline. `nil` disarms it.
     func arm(_ name: Name, at deadline: Instant?, for connection: Connection) {
         if timers.isEmpty {
             guard deadline != nil else { return }
@@ -37,7 +29,6 @@ final class ConnectionTimers {
         loop.arm(timer.timer, at: deadline)
     }
 
-    /// Sets how late the checks of liveness may be on the link that begins to be used now.
     func setLivenessGrid(_ grid: Duration) {
         guard grid != livenessGrid else { return }
         livenessGrid = grid

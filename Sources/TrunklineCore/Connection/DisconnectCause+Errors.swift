@@ -1,5 +1,4 @@
 extension DisconnectCause {
-    /// The cause for the `error` of an attempt or a link.
     package init(_ error: any Error) {
         self =
             switch error {
@@ -46,7 +45,6 @@ extension DisconnectCause {
 }
 
 extension TransportError {
-    /// Whether the failure is permanent.
     package var isPermanent: Bool {
         switch code {
         case .tls(let failure): failure.isPermanent
@@ -55,16 +53,13 @@ extension TransportError {
         }
     }
 
-    /// Whether the address is known to be invalid without calling the system. An address that the system rejects may
-    /// become valid, for example when an interface comes up.
+    /// An address that the system rejects may become valid, for example when an interface comes up.
     private var isMisconfiguration: Bool { code == .invalidAddress && errno == 0 }
 }
 
 extension TransportError {
-    /// The error of a link that the client itself ended because of `reason`.
     static func closedByUs(_ reason: String) -> TransportError { TransportError(.closedLocally, reason) }
 
-    /// The error of a link on which the server has sent its last response, for this reason, if it gave one.
     static func endedByServer(_ reason: ServerReason?) -> TransportError {
         guard let reason else {
             return TransportError(.closedByPeer, "the server sends no more responses on this link")

@@ -106,22 +106,16 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// long or did not run, or if the link ended in an orderly way.
     public internal(set) var isNetworkUp: Bool?
 
-    /// What is known about the link, if there was one.
     var details: Details?
-    /// The proxy through which the link went; `nil` if there was none.
     package var proxy: Proxy? { details?.proxy }
 
-    /// What is known about a link when it ends. In an object, because attempts that fail earlier have none of it.
+    /// In an object, because attempts that fail earlier have none of it.
     final class Details: Sendable {
         let address: SocketAddress?
-        /// The proxy through which it went.
         let proxy: Proxy?
         let idleTime: Duration?
-        /// Whether this client sends pings on it.
         let sendsPings: Bool
-        /// Whether the link before it ended after about the same idle time.
         let isIdleTimeUsual: Bool
-        /// What the server has sent, if that was no frame of the protocol.
         let firstBytes: FirstBytes
 
         init(
@@ -138,18 +132,13 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the failure of an attempt was permanent.
     package internal(set) var isPermanent = false
-    /// What is wrong with the certificate of this client: a server that does not accept it may close without a word.
+    /// A server that does not accept the certificate of this client may close without a word.
     var certificateProblem: String?
-    /// Whether no frame had come on the link.
     var wasSilent = false
-    /// Whether anything had been written on the link.
     var hasSpoken = true
-    /// See `lastOutput`.
     var outputOfChild: String?
 
-    /// The system's error number, or 0.
     package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
 
     /// The report in one line.
@@ -169,7 +158,6 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if let idleness { text += ", \(idleness)" }
         if loopDelay > .zero { text += ", the event loop was late for \(loopDelay.text)" }
         if let isNetworkUp { text += isNetworkUp ? ", the network is up" : ", the network is down" }
-        // The cause is named already.
         let failure = error.map { "\($0)".asMessage.unlabelled(cause.rawValue) }
         let output = cause == .closedLocally ? nil : lastOutputText
         let details = [departure, failure, output].compactMap { $0 }.joined(separator: "; ")
@@ -178,12 +166,10 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
 }
 
 extension DisconnectReport {
-    /// What the child process of the link had written last, for people; `nil` if it had written nothing.
     package var lastOutputText: String? { lastOutput.map { "its last line of standard error: \"\($0)\"" } }
 }
 
 extension TransportError {
-    /// The side that ended a link with this error, if the TLS error identifies it; otherwise `nil`.
     var party: DisconnectReport.Party? {
         switch code {
         case .tls(.alert): .server
@@ -193,7 +179,6 @@ extension TransportError {
 }
 
 extension DisconnectCause {
-    /// The side that ends a link with this cause.
     var party: DisconnectReport.Party {
         switch self {
         case .closedByServer, .goAway, .refused, .handshakeRefused, .exited: .server
@@ -202,8 +187,7 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether this host reported the failure itself. Only such a failure pauses attempts, because routing tables alone
-    /// may be wrong.
+    /// Only a failure that this host reported itself pauses attempts, because routing tables alone may be wrong.
     var isOfThisHost: Bool {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .system: true
@@ -211,7 +195,6 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether the network of this host may be the reason, rather than something that the server sent.
     var mayBeOurNetwork: Bool {
         switch self {
         case .nameResolution, .unreachable, .pathLost, .timedOut, .reset, .halfOpen, .proxy, .system: true
@@ -221,6 +204,5 @@ extension DisconnectCause {
         }
     }
 
-    /// Whether the end was anything other than an orderly end by either side.
     package var isAbnormal: Bool { self != .closedByServer && self != .goAway && self != .closedLocally }
 }

@@ -1,17 +1,11 @@
-/// The owner of a connection that is used alone, in place of a client: single frames to write, and to read.
-///
-/// Confined to the event loop of its connection, which keeps it.
+/// The owner of a connection that is used alone. Confined to the event loop of its connection, which keeps it.
 final class FrameUse: ConnectionOwner {
-    /// The frames of `write` that are not written yet, each with its caller.
     private(set) var writes = RequestTable<Waiter>(maximumWaiting: .max, maximumBytes: .max)
     /// Always empty, because only clients send requests in parts.
     private var parts = RequestParts()
-    /// Frames that were received and not yet taken: what was held or came together when a task asked for one, and what
-    /// links had when they ended.
+    /// What was held or came together when a task asked for a frame, and what links had when they ended.
     private(set) var inbox = Deque<Frame>()
-    /// The task that waits for the next frame, with the ID of its wait.
     private(set) var reader: Reader?
-    /// Why the frames ended for the latest reader.
     private(set) var endReason: ClientError?
 
     struct Reader {
@@ -20,10 +14,6 @@ final class FrameUse: ConnectionOwner {
         let continuation: Continuation<Frame?>
     }
 
-    // MARK: In
-
-    /// Resumes `continuation` with the next frame: with one that has arrived, or otherwise, if it may wait, when one
-    /// comes.
     func read(_ reader: Reader, mayWait: Bool, _ connection: isolated Connection) {
         let continuation = reader.continuation
         guard !reader.consumer.isOver else { return continuation.resume(returning: nil) }
@@ -42,14 +32,12 @@ final class FrameUse: ConnectionOwner {
         finish(connection)
     }
 
-    /// Ends the wait with this ID without a frame.
     func stopReading(_ id: UInt64, _ connection: isolated Connection) {
         guard reader?.id == id else { return }
         endReader()
         finish(connection)
     }
 
-    /// A call of `withFrames` is over: ends the wait of a task that it has left behind.
     func callIsOver(_ connection: isolated Connection) {
         guard reader?.consumer.isOver == true else { return }
         endReader()
@@ -64,9 +52,6 @@ final class FrameUse: ConnectionOwner {
         reader.continuation.resume(returning: nil)
     }
 
-    // MARK: Out
-
-    /// Queues a frame. `continuation` is resumed when the kernel has accepted it.
     func write(
         _ id: RequestID,
         _ frame: Frame,
@@ -105,8 +90,6 @@ final class FrameUse: ConnectionOwner {
     private func endWaiting(_ error: ClientError) {
         for request in writes.queue.removeAll() { end(request.id, .failure(error)) }
     }
-
-    // MARK: Events
 
     var waitingCount: Int { 0 }
 

@@ -70,14 +70,12 @@ public struct Handshaker: Sendable {
         await connection.sendInHandshake(requests, session, stopsAtFailure: false)
     }
 
-    /// Sends all `subscriptions` and throws the first failure: the default of `options.handshake.restore`.
     func restore(_ subscriptions: [Request]) async throws(ClientError) {
         for outcome in await connection.sendInHandshake(subscriptions, session, stopsAtFailure: true) {
             _ = try outcome.get()
         }
     }
 
-    /// Writes `subscriptions`, which have no response, in order.
     func post(all subscriptions: [Request]) async throws(ClientError) {
         let connection = connection
         let outcomes = await connection.sendInHandshake(
@@ -314,7 +312,6 @@ extension Connection {
         return .success(())
     }
 
-    /// Applies what the handshake of `link` has learned. The link is about to be ready.
     func adopt(_ learned: HandshakeUse.Learned, from link: Link) {
         memory.serverInfo = learned.serverInfo
         if let info = learned.serverInfo { link.serverInfo = info }
@@ -361,7 +358,6 @@ extension Connection {
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) { memory.savedSession = session }
 
-    /// Sets the fields of `frame` as default values of the link's codec.
     func setDefaults(from frame: Frame, _ session: SessionID) -> Result<Void, ClientError> {
         guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
         if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }

@@ -1,11 +1,8 @@
-/// The intervals of heartbeats that a connection has learned (`liveness.adaptiveInterval`), and what it is about to learn.
-///
-/// Confined to the event loop of its connection.
+/// What a connection has learned for `liveness.adaptiveInterval`. Confined to the event loop of its connection.
 final class Heartbeats {
     fileprivate(set) var memory = HeartbeatMemory()
-    /// The ready link, if it uses an interval that was learned.
     fileprivate var present: Present?
-    /// The losses of links, until it is known whether the next attempt at the same endpoint succeeds.
+    /// Kept until it is known whether the next attempt at the same endpoint succeeds.
     fileprivate var losses: [(key: HeartbeatMemory.Key, idle: Duration, at: Instant)] = []
 
     /// How long a loss waits for that. With several endpoints, others may be used meanwhile.
@@ -16,12 +13,10 @@ final class Heartbeats {
         let session: SessionID
         let key: HeartbeatMemory.Key
         var interval: Duration
-        /// When the latest ping was sent that was counted as a success.
         var countedPing = Instant.distantPast
     }
 
-    /// An attempt at `endpoint` has failed: the server or the network is down, so the loss before says nothing about the
-    /// interval.
+    /// The server or the network is down, so the loss before says nothing about the interval.
     func attemptFailed(_ endpoint: Endpoint) { losses.removeAll { $0.key.endpoint == endpoint } }
 
     fileprivate func noteLoss(_ key: HeartbeatMemory.Key, afterIdle idle: Duration, at now: Instant) {
@@ -30,7 +25,6 @@ final class Heartbeats {
         losses.append((key, idle, now))
     }
 
-    /// Removes and returns the time without traffic after which the latest link of `key` was lost; `nil` for none.
     fileprivate func takeLoss(_ key: HeartbeatMemory.Key, at now: Instant) -> Duration? {
         let loss = losses.first { $0.key == key && now.since($0.at) <= Self.patience }
         losses.removeAll { $0.key.endpoint == key.endpoint }
@@ -40,14 +34,11 @@ final class Heartbeats {
 
 /// Learning the interval of heartbeats. All of it is rare: it happens for links, and for pings on idle links.
 extension Connection {
-    /// The interval of the heartbeats of the present link; `nil` without a ready link or without heartbeats.
     var heartbeatInterval: Duration? { ready.flatMap { $0.state.machine.liveness.rules.heartbeatInterval } }
 
-    /// What was learned, the most recently used first.
     var learnedIntervals: [LearnedInterval] { memory.heartbeats?.memory.learned ?? [] }
 
-    /// The options for dialing. With intervals that are learned, the kernel's probes begin after the longest one: they
-    /// would keep idle links alive, or be what discovers that one is lost.
+    /// The kernel's probes come after the longest learned interval: they would keep idle links alive, or find losses.
     var dialOptions: ClientOptions {
         guard let range = options.liveness.adaptiveInterval, options.liveness.heartbeat == .pingPong, codec.hasPing
         else {
@@ -56,8 +47,7 @@ extension Connection {
         return options.probing(after: range.upperBound)
     }
 
-    /// Learns from the loss of an earlier link to the endpoint of `link`, which is about to be ready: the server can be
-    /// reached, so the path had probably forgotten the earlier link.
+    /// The server can be reached, so the path had probably forgotten the earlier link.
     @inline(never)
     func learnFromLoss(before link: Link) {
         guard let heartbeats = memory.heartbeats, !heartbeats.losses.isEmpty else { return }
@@ -66,7 +56,6 @@ extension Connection {
         tell(heartbeats.memory.lost(key, afterIdle: idle, at: loop.now))
     }
 
-    /// The interval of heartbeats on a link that becomes ready; `nil` if it does not learn its interval.
     func learnedInterval(
         for link: Link,
         _ liveness: ClientOptions.Liveness,
@@ -84,7 +73,6 @@ extension Connection {
         return interval
     }
 
-    /// Counts the ping that was just answered, if nothing was sent or received for a whole interval before.
     @inline(never)
     func noteSurvival(of link: Link) {
         guard let heartbeats = memory.heartbeats, var present = heartbeats.present, present.session == link.session,
@@ -101,7 +89,6 @@ extension Connection {
         tell(news)
     }
 
-    /// Remembers the loss of the ready link, if it was lost by what was written after a time without traffic.
     @inline(never)
     func noteLoss(of link: Link, _ cause: DisconnectCause) {
         guard let heartbeats = memory.heartbeats, let present = heartbeats.present, present.session == link.session
@@ -133,7 +120,6 @@ extension Connection {
         }
     }
 
-    /// Whether the path of the link is the one on which it became ready.
     private func isOnFirstPath(_ link: Link, _ key: HeartbeatMemory.Key) -> Bool {
         let paths = pathsAtEnd(of: link)
         return paths.before == key.path && paths.after == key.path
@@ -145,13 +131,12 @@ extension Connection {
 }
 
 extension Duration {
-    /// How much shorter a time without traffic may be than the interval, because something was written just after the
-    /// latest frame was received.
+    /// Something may be written just after the latest frame was received.
     fileprivate var tolerance: Duration { min(self / 20, .seconds(1)) }
 }
 
 extension ClientOptions {
-    /// The options with the kernel's first probe after `longest`, and after the answer to a ping that is sent then.
+    /// The first probe comes after `longest`, and after the answer to a ping that is sent then.
     fileprivate func probing(after longest: Duration) -> ClientOptions {
         guard var keepAlive = connecting.keepAlive else { return self }
         let answered = longest.addingClamped(liveness.deadline).addingClamped(.seconds(1))

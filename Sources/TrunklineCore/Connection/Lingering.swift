@@ -1,22 +1,17 @@
 /// Keeps a socket after its close until the peer has closed too, for at most one second. `close()` returns before that.
 ///
-/// Closing a socket with unread input makes the kernel send a reset, which can destroy bytes of the last frames that
-/// the peer has not read yet. So the input is read and discarded until its end. Bytes that TLS holds are not in the
-/// kernel yet, which would otherwise send them after the close: for these the limit is 30 seconds.
-///
-/// Unchecked Sendable: it lives on one loop, and its methods are called there only.
+/// Closing a socket with unread input makes the kernel send a reset, which can destroy bytes that the peer has not read
+/// yet. So the input is read and discarded until its end. Bytes that TLS holds are not in the kernel yet: for these the
+/// limit is 30 seconds. Unchecked Sendable: it lives on one loop, and its methods are called there only.
 package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendable {
     private let transport: any Transport
-    /// `transport`, if that is TLS.
     private let secured: SecuredTransport?
     private let executor: any EventLoop
     private var timer: LoopTimer?
-    /// A reference to itself, which keeps it alive until it is done.
+    /// Keeps this object alive until it is done.
     private var itself: Lingering?
 
-    /// Whether the peer has closed.
     private var isPeerDone = false
-    /// The number of times that the timer was extended because TLS holds bytes, or held some before.
     private var rounds = 0
     private var wasHolding = false
 
@@ -24,7 +19,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
     private static let maximumRounds = 30
     private static let readSize = 16 * 1024
 
-    /// Ends the sending direction of `transport` and keeps it until the peer has closed. Call this on `loop`.
+    /// Call this on `loop`.
     package static func close(_ transport: any Transport, on loop: any EventLoop) {
         // Nothing tells the end of datagrams, and unread ones make no reset.
         if transport.exchangesDatagrams { return transport.close() }
@@ -68,8 +63,7 @@ package final class Lingering: TransportHandler, TimerTarget, @unchecked Sendabl
                 unsafe transport.read(into: $0)
             }
             switch outcome {
-            // Either this was all there is, or TLS has reached its limit for one turn. Another event follows if there
-            // is more.
+            // This was all there is, or TLS has reached its limit for one turn: another event follows if there is more.
             case .bytes(let count): if count < Self.readSize { return }
             case .wouldBlock: return
             case .end, .failed:

@@ -1,24 +1,17 @@
 /// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
 struct LinkRules: Sendable {
-    /// Copied for every link.
     let codec: ProtocolCodec
-    /// Whether responses are compared with their requests. Stored, because few codecs do this.
     let checksResponses: Bool
-    /// Whether requests are kept until they are answered: to compare responses with them, or to cancel them.
     let keepsRequests: Bool
     let isInOrder: Bool
-    /// Whether responses are matched in order within their channels.
     let isByChannel: Bool
     let looksAlike: Bool
-    /// Whether every frame is handed over as it is, except heartbeats that the link has handled: there is no client.
+    /// There is no client: every frame is handed over as it is, except heartbeats that the link has handled.
     let deliversAll: Bool
     let highWatermark: Int
     let lowWatermark: Int
-    /// The budget for replies that are reassembled from their parts.
     let reassemblyBudget: ReassemblyBudget
-    /// The observers of the steps of requests; `nil` if there are none.
     let stepObservation: Observation?
-    /// Whether responses to abandoned requests are handed over: see `options.requests.lateResponse`.
     let keepsLateResponses: Bool
 
     init(_ codec: ProtocolCodec, _ options: ClientOptions, _ observation: Observation?, deliversAll: Bool) {
@@ -38,12 +31,8 @@ struct LinkRules: Sendable {
     }
 }
 
-// MARK: - Requests
-
 extension Link.State {
     /// Moves requests of `queue` to the link, in order, as far as they may go now. Returns their number.
-    ///
-    /// - Parameter observation: The observers to be told.
     mutating func admit(
         from queue: inout RequestQueue,
         _ parts: inout RequestParts,
@@ -75,9 +64,7 @@ extension Link.State {
         return count
     }
 
-    /// Moves the answers to the server of `queue` to the link. Only the watermark holds them back: the server may wait
-    /// for one before it answers the requests in flight, so their number, a request that no other may follow, and
-    /// channels say nothing here. Returns whether there was one.
+    /// Only the watermark holds answers back: the server may wait for one before it answers the requests in flight.
     mutating func admitAnswers(
         from queue: inout RequestQueue,
         at now: Instant,
@@ -102,7 +89,6 @@ extension Link.State {
         return hasAdmitted
     }
 
-    /// Removes and returns the next request of `queue` whose channel takes one.
     private mutating func popByChannel(from queue: inout RequestQueue) -> QueuedRequest? {
         queue.beginParking(on: machine.session)
         while let channel = machine.requests.freedChannel {
@@ -124,8 +110,6 @@ extension Link.State {
         }
     }
 
-    /// Puts the first requests of a batch on the link, as many as may go now and at most `room`. Notes their places in
-    /// `queue`. Returns their number.
     mutating func admit(
         _ requests: [Request],
         first: RequestID,
@@ -152,15 +136,12 @@ extension Link.State {
         return most
     }
 
-    /// Whether the link could take one more request now, on some channel.
     mutating func takesMore(_ rules: LinkRules) -> Bool {
         isBelowWatermark(rules) && !machine.isHeld && !machine.requests.isExhausted
     }
 
-    /// Whether the link takes any request now, without a look at its channel.
     mutating func takesAny(_ rules: LinkRules) -> Bool { !rules.isByChannel && takesMore(rules) }
 
-    /// Puts a request on the link, which has a free serial number for it.
     @inline(__always)
     mutating func admit(
         _ id: RequestID,
@@ -191,14 +172,12 @@ extension Link.State {
         return place
     }
 
-    /// Queues the frame that cancels a request on the server, if the protocol has one. Returns whether it has.
     mutating func sendCancelFrame(for serial: SerialNumber, type: UInt32, now: Instant) -> Bool {
         guard let frame = codec.cancelFrame(for: serial, type: type) else { return false }
         machine.send(cancelFrame: frame, for: serial, codec.cancelKind(ofType: type), now: now)
         return true
     }
 
-    /// Queues the next held part whose request has started on this link. Returns whether there was one.
     mutating func releasePart(of parts: inout RequestParts) -> Bool {
         let next = parts.releaseNext(on: machine.session, before: machine.outbound.firstUnstarted) { entry in
             machine.requests[entry.serial]?.id == entry.request
@@ -209,7 +188,6 @@ extension Link.State {
         return true
     }
 
-    /// Whether more may be queued for writing.
     mutating func isBelowWatermark(_ rules: LinkRules) -> Bool {
         let byteCount = machine.outbound.byteCount
         if byteCount < rules.lowWatermark { isAboveWatermark = false }
@@ -218,61 +196,45 @@ extension Link.State {
     }
 }
 
-// MARK: - Received frames
-
 extension Link {
-    /// The number of copies of parts for several requests that are made in one turn, before the rest of the frames is
-    /// left for the next one. A server needs only few bytes for such a part, and each copy takes as much time and
-    /// memory as a part for one request. An abandoned request gets no copy and counts as one, because the part visits
-    /// it.
+    /// The copies of parts for several requests that are made in one turn, before other frames are left for the next. A
+    /// server needs few bytes for such a part, and each copy costs as much as a part for one request. An abandoned
+    /// request counts, because the part visits it.
     static let copiesInTurn = 4096
-    /// The number of copies after which the requests that further parts name fail, if nothing may be left because the
-    /// link ends. At twice this number, all requests on the link fail.
+    /// If nothing may be left because the link ends: after this many copies the requests that further parts name fail,
+    /// and after twice as many all requests on the link.
     static let maximumCopies = 1 << 18
 
-    /// The result of a batch of frames, apart from its events.
     struct Taken {
         fileprivate let now: Instant
         fileprivate var events: [ConnectionEvent] = []
-        /// The pushes since the last other frame, which are not an event yet.
         fileprivate var pushes: [Frame] = []
-        /// The number of responses and parts for known requests, abandoned ones included.
+        /// The responses and parts for known requests, abandoned ones included.
         var answers = 0
-        /// The number of responses among them whose requests were not abandoned.
+        /// The responses among them whose requests were not abandoned.
         var responses = 0
         /// The first frame by which the server ends the link.
         var lastFrame: Frame?
         /// The frame by which the server ends the link at once.
         var finalFrame: Frame?
-        /// The frames of datagrams that were not the responses to the requests with their serials; `nil` if there were
-        /// none.
         fileprivate(set) var dropped: Link.Dropped?
-        /// Why the link ends: matched in order, the responses have shifted; or a frame names too many ranges of
-        /// serials.
+        /// Matched in order, the responses have shifted; or a frame names too many ranges of serials.
         var violation: FrameError? { didSet { isOver = true } }
-        /// Whether the rest of the frames is not handled.
         fileprivate var isOver = false
-        /// The number of requests that parts for several requests have reached, abandoned ones included.
         var copies = 0
-        /// Whether frames may be left for the next turn.
         var mayLeaveRest = false
-        /// The place of the first frame that is left for the next turn, because very many copies were made in this one;
-        /// `nil` if none is left.
+        /// The first frame that is left for the next turn, because very many copies were made in this one.
         fileprivate(set) var rest: Int?
-        /// Whether something is to be written.
         var hasToWrite = false
-        /// Whether a ping was answered.
         var hasPong = false
 
         init(at now: Instant) { self.now = now }
 
-        /// Notes a frame that ends the link.
         fileprivate mutating func noteEnding(_ frame: Frame) {
             if lastFrame == nil { lastFrame = frame }
             if finalFrame == nil, frame.linkEnding == .now { finalFrame = frame }
         }
 
-        /// Makes an event of the pushes.
         @inline(__always)
         fileprivate mutating func endPushes() {
             if !pushes.isEmpty { events.append(.pushes(exchange(&pushes, with: []))) }
@@ -281,8 +243,7 @@ extension Link {
 }
 
 extension Link.State {
-    /// Handles frames of a link that is ready or draining, up to a violation of the protocol, or to those that are left
-    /// for the next turn.
+    /// Stops at a violation of the protocol, or at the frames that are left for the next turn.
     mutating func take(
         _ frames: inout [Frame],
         _ taken: inout Link.Taken,
@@ -353,8 +314,7 @@ extension Link.State {
         events = exchange(&taken.events, with: [])
     }
 
-    /// Handles the heartbeats among the frames that are left for the next turn, and removes them. They do not wait: the
-    /// owner may be paused then, and a server may wait for the answer to a ping.
+    /// Also removes the heartbeats: the owner may be paused then, and a server may wait for the answer to a ping.
     private mutating func takeHeartbeats(
         among frames: inout [Frame],
         from rest: Int,
@@ -385,7 +345,6 @@ extension Link.State {
         if meaning == .answer { taken.hasPong = true }
     }
 
-    /// Handles a response that answers several requests.
     private mutating func answerAll(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         if refuseRanges(of: frame, &taken) { return }
         let answered = machine.answerAll(with: frame, key(of: frame, rules))
@@ -400,7 +359,6 @@ extension Link.State {
         }
     }
 
-    /// Handles a response or part that names too many ranges of serials. Returns false for any other.
     private func refuseRanges(of frame: Frame, _ taken: inout Link.Taken) -> Bool {
         guard let count = frame.excessiveRanges else { return false }
         let limit = Frame.Answers.maximumRanges
@@ -433,7 +391,6 @@ extension Link.State {
         }
     }
 
-    /// Notes a complete response to an abandoned request of `type`.
     private mutating func noteLate(
         _ id: RequestID,
         type: UInt32,
@@ -453,18 +410,15 @@ extension Link.State {
         taken.events.append(.lateResponse(response))
     }
 
-    /// The request that a response or part would belong to; `nil` for none, or an abandoned one.
     mutating func expectedID(for frame: Frame, _ rules: LinkRules, at now: Instant) -> RequestID? {
         machine.expectedID(for: key(of: frame, rules), at: now)
     }
 
-    /// Whether a part belongs to a request that waits for it.
     mutating func isExpected(part: Frame, _ rules: LinkRules, at now: Instant) -> Bool {
         guard part.answers != .one else { return expectedID(for: part, rules, at: now) != nil }
         return part.excessiveRanges != nil || !machine.matchAll(part, key(of: part, rules), at: now).requests.isEmpty
     }
 
-    /// What a response is matched by: its serial, or its channel.
     @inline(__always)
     mutating func key(of frame: borrowing Frame, _ rules: LinkRules) -> SerialNumber {
         rules.isByChannel ? codec.channel(of: copy frame) : frame.serial
@@ -481,7 +435,6 @@ extension Link.State {
         }
     }
 
-    /// Handles a part that belongs to several requests.
     private mutating func takeSharedPart(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         if refuseRanges(of: frame, &taken) { return }
         let named = machine.matchAll(frame, key(of: frame, rules), at: taken.now)
@@ -514,7 +467,7 @@ extension Link.State {
 
     private static let tooManyParts = "too many parts for several requests were left when the link ended"
 
-    /// Whether a part of a reply can be handed over to its request. Otherwise the request fails.
+    /// Otherwise the request fails.
     private mutating func mayTake(
         _ frame: borrowing Frame,
         _ request: InFlightTable.Entry,
@@ -534,7 +487,7 @@ extension Link.State {
         return true
     }
 
-    /// Why a response, or a part of one, cannot be from the server, whatever it answers; `nil` if it can be.
+    /// Why the frame cannot be from the server, whatever it answers; `nil` if it can be.
     private func forgery(_ frame: Frame) -> FrameError? {
         // Ranges of serials, and serials outside the range of the protocol, have no bits beyond 64.
         let namesOne = frame.answers == .one || frame.answers == .through
@@ -544,7 +497,6 @@ extension Link.State {
         return dropsMismatches ? frame.malformedReason.map { .malformed(frame, $0) } : nil
     }
 
-    /// Compares a response, or a part of one, with its request, if the protocol requires them to agree.
     private mutating func mismatch(of frame: Frame, with number: SerialNumber) -> FrameError? {
         guard let request = machine.requests.kept(number) else { return nil }
         do throws(FrameError) {
@@ -556,11 +508,9 @@ extension Link.State {
         }
     }
 
-    /// Discards a response, or a part of one, that cannot be from the server, so that it neither ends a request nor
-    /// frees the serial of an abandoned one. Compares others with the request that they match. If they do not agree,
-    /// the request fails. In order, where responses have shifted, the link ends. A datagram is dropped instead, and the
-    /// request goes on waiting with its serial: it may be a copy or a forgery, and the right one may still come.
-    /// Returns whether the frame was handled.
+    /// A frame that cannot be from the server neither ends a request nor frees the serial of an abandoned one. A
+    /// response that does not fit its request fails it; in order, where responses have shifted, the link ends. A
+    /// datagram is dropped instead: it may be a copy or a forgery, and the right one may still come.
     private mutating func refuse(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) -> Bool {
         if let forgery = forgery(frame) {
             if dropsMismatches {
@@ -587,7 +537,6 @@ extension Link.State {
         return true
     }
 
-    /// Notes a response, or a part of one, that belongs to no request.
     private func noteUnknown(_ frame: Frame, _ rules: LinkRules, _ taken: inout Link.Taken) {
         let namesNoRequest =
             !rules.isInOrder && frame.answers == .one && !machine.requests.range.contains(frame.serial)
@@ -602,7 +551,6 @@ extension Link.State {
         )
     }
 
-    /// Fails a request because of a frame from the server, and sends a cancel frame if the protocol has one.
     private mutating func fail(
         _ request: InFlightTable.Entry,
         _ number: SerialNumber,
@@ -620,7 +568,6 @@ extension Link.State {
         taken.events.append(.failed(request.id, error, onLink))
     }
 
-    /// Handles a ping or pong. Answers a ping if the codec does.
     mutating func takeHeartbeat(
         _ frame: Frame,
         _ rules: LinkRules,
@@ -633,7 +580,6 @@ extension Link.State {
 }
 
 extension Frame {
-    /// The number of ranges of serials that the frame names, if there are more than it may name; otherwise `nil`.
     fileprivate var excessiveRanges: Int? {
         guard case .serials(let ranges) = answers, ranges.count > Answers.maximumRanges else { return nil }
         return ranges.count

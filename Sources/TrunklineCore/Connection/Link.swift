@@ -1,49 +1,37 @@
-/// One established socket and everything that belongs to it, from the handshake to the end. A new link is a new object:
-/// nothing of the old one remains.
+/// One established socket and everything that belongs to it, confined to the event loop of its connection. A new link
+/// is a new object: nothing of the old one remains.
 ///
 ///     handshaking ──becomeReady──► ready ──drain──► draining
 ///          └───────────────────────────┴── close ──────┴──► closed
-///
-/// Confined to the event loop of its connection.
 final class Link {
-    /// The `number` of the attempt that established it: see `ReconnectMachine.Attempt`.
     let attempt: Int
-    /// The position of this link among all links of the connection, counted from 1.
+    /// Counted from 1, among all links of the connection.
     let number: Int
-    /// When its socket was connected.
     let establishedAt: Instant
-    /// Whether it exchanges datagrams. Each frame is sent in one of its own.
+    /// Each frame is sent in a datagram of its own.
     let exchangesDatagrams: Bool
     private(set) var phase: Phase
-    /// When the link became ready.
     private(set) var readySince: Instant?
-    /// The versions of the files from which its TLS settings were made; `nil` in plaintext.
     var fileVersions: [FileVersion?]?
-    /// The path of its packets to the server.
     var path: LinkPath
-    /// What few links have, and `nil` for the others.
+    /// `nil` for most links.
     private var extras: Extras?
-    /// The number of requests that may be in flight. Set before the link is ready.
-    ///
     /// Exclusive without a check: nothing is called while it is read or set. It is read for every batch.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
     @safe var maximumInFlight = Int.max
-    /// Whether the reconnect machine knows that the server has answered a request, or sent something unprompted, on it.
+    /// Whether the reconnect machine knows of an answer, or of something that the server sent unprompted.
     var (hasAnswered, hasDelivered) = (false, false)
-    /// The ID of the attempt that established it.
     let session: SessionID
-    /// Carries the bytes. Replaced when the handshake starts TLS.
+    /// Replaced when the handshake starts TLS.
     private(set) var transport: any Transport
-    /// `transport`, if that is TLS.
     private(set) var secured: SecuredTransport?
-    /// Whether there may be more to read than the socket's readiness says, because the share of a turn was used up.
+    /// There may be more to read than the socket's readiness says, because the share of a turn was used up.
     var mayHaveMore = false
-    /// Whether frames are held that are left for the next turn: see `Link.Taken.rest`. Nothing is read until then.
+    /// Frames are left for the next turn (`Link.Taken.rest`). Nothing is read until then.
     var isCatchingUp = false
-    /// Set when a write has failed because the peer closed. Nothing more is written, and what the peer sent earlier
-    /// is read to its end, one share in each turn. This may happen in every phase.
+    /// A write has failed because the peer closed. What it sent earlier is read to its end, one share in each turn.
     var finalReads: FinalReads?
     /// What a turn works on, in one access each for reading, handling and writing frames: the runtime checks each
     /// access. What a turn uses of the fields above is only assigned as a whole, so that it need not check that.
@@ -58,38 +46,33 @@ final class Link {
         var window = DatagramWindow(minimum: .max)
     }
 
-    /// Why the server ends the link, in its own words; `nil` if it has not said so.
     var farewell: ServerReason? {
         get { extras?.farewell }
         set { change { $0.farewell = newValue } }
     }
 
-    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if it is not, or if the server
-    /// has asked for it.
+    /// Why the client is about to leave the link, with the numbers of the rule; `nil` if the server has asked for it.
     var departure: String? {
         get { extras?.departure }
         set { change { $0.departure = newValue } }
     }
 
-    /// What the handshake has negotiated for this link.
     var negotiated: Negotiated {
         get { extras?.negotiated ?? Negotiated() }
         set { change { $0.negotiated = newValue } }
     }
 
-    /// The value that its handshake has stored about the server; `nil` for none.
     var serverInfo: (any Sendable)? {
         get { extras?.serverInfo }
         set { change { $0.serverInfo = newValue } }
     }
 
-    /// The number of requests of the server on it that wait for a handler or have one that runs.
+    /// The requests of the server that wait for a handler or have one that runs.
     var openCalls: Int {
         get { extras?.openCalls ?? 0 }
         set { change { $0.openCalls = newValue } }
     }
 
-    /// How many requests may be unanswered on it, if it exchanges datagrams.
     var window: DatagramWindow {
         get { extras?.window ?? DatagramWindow(minimum: .max) }
         set { change { $0.window = newValue } }
@@ -101,14 +84,12 @@ final class Link {
         change(extras)
     }
 
-    /// Limits that apply to one link, instead of those of the options.
     struct Negotiated {
         var liveness: ClientOptions.Liveness?
         var maximumInFlight: Int?
         var maximumFrameSize: Int?
     }
 
-    /// The phases of a link. Each follows the one before it; `closed` may follow any of them.
     enum Phase {
         case handshaking(HandshakeUse)
         case ready
@@ -156,7 +137,6 @@ final class Link {
         }
     }
 
-    /// Goes on over TLS.
     func upgrade(to secured: SecuredTransport) { (transport, self.secured) = (secured, secured) }
 
     /// Whether TLS has accepted bytes that it has not passed to the socket yet.
@@ -164,19 +144,15 @@ final class Link {
 
     var endpoint: Endpoint { state.endpoint }
 
-    // MARK: Phases
-
-    /// The handshake, until the link is ready.
     var handshake: HandshakeUse? { if case .handshaking(let handshake) = phase { handshake } else { nil } }
 
-    /// The draining, once the link takes no new requests any more.
     var draining: Draining? { if case .draining(let draining) = phase { draining } else { nil } }
 
     var isInHandshake: Bool { if case .handshaking = phase { true } else { false } }
     var isReady: Bool { if case .ready = phase { true } else { false } }
     var isDraining: Bool { if case .draining = phase { true } else { false } }
 
-    /// Ends the handshake, with no request in flight.
+    /// No request may be in flight.
     func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         precondition(isInHandshake, "only a link in its handshake becomes ready")
         phase = .ready
@@ -184,34 +160,28 @@ final class Link {
         state.machine.becomeReady(policy, at: now)
     }
 
-    /// Lets the link take no more requests. Returns, in order, those of which nothing was written. The others finish on
-    /// this link.
+    /// Returns, in order, the requests of which nothing was written. The others finish on this link.
     func drain(_ draining: Draining) -> [QueuedRequest] {
         precondition(isReady, "only a ready link drains")
         phase = .draining(draining)
         return state.machine.drain()
     }
 
-    /// Ends the link, and returns everything that is left on it. Its transport is to be closed separately.
+    /// The transport is to be closed separately.
     func close() -> LinkMachine.Remains {
         phase = .closed
         return state.machine.close()
     }
 
-    /// The draining of a link: those requests that have started finish there, or meet their deadline.
     final class Draining {
-        /// Requests that are still in flight then are lost.
         private(set) var deadline: Instant
         let cause: DisconnectCause
-        /// Why the client has left the link; `nil` if the server has asked for it.
         let departure: String?
         /// Whether the codec's `closingFrame` was queued, or it has none.
         var hasSentClosingFrame = false
-        /// Whether the server answers that frame.
         var awaitsAnswer = false
-        /// What is left to write, if nothing is in flight any more.
         var rest: Rest?
-        /// Whether the socket has taken none of `rest` within its time, so that the link closes without it.
+        /// The socket has taken none of `rest` within its time, so the link closes without it.
         var isStalled = false
 
         init(until deadline: Instant, _ cause: DisconnectCause, _ departure: String?) {
@@ -220,7 +190,6 @@ final class Link {
 
         func prolong(by duration: Duration) { deadline = deadline.advanced(by: duration) }
 
-        /// The earliest instant at which the link may have to be closed.
         var nextLook: Instant { min(deadline, rest?.until ?? deadline) }
 
         struct Rest {
@@ -229,30 +198,22 @@ final class Link {
         }
     }
 
-    // MARK: What a turn works on
-
     struct State {
         let endpoint: Endpoint
-        /// The address of the server; `nil` for a Unix domain socket.
+        /// `nil` for a Unix domain socket.
         let remote: SocketAddress?
-        /// The requests and frames on it.
         var machine: LinkMachine
-        /// Encodes and decodes for this link alone.
         var codec: LinkCodec
         var received = ReceiveBuffer()
-        /// Whether `received` may hold complete frames. These come before everything that the socket has.
+        /// Whether `received` may hold complete frames, which come before everything that the socket has.
         var holdsFrames = false
-        /// The requests whose last byte TLS has encrypted and the socket has not taken yet, each with the `sentMark` at
-        /// which the socket has taken it.
+        /// Requests whose last byte TLS has encrypted, each with the `sentMark` at which the socket has taken it.
         var heldWrites = Deque<(id: RequestID, mark: Int)>()
         /// Whether the outbound queue has reached the high watermark and is not below the low one again.
         var isAboveWatermark = false
-        /// Whether responses are looked at before they end their requests: to compare them, or to drop malformed ones.
         var examinesResponses = false
-        /// Whether a response that cannot be right is dropped, and its request goes on waiting: the link exchanges
-        /// datagrams, and anybody may have sent this one.
+        /// A response that cannot be right ends no request: anybody may have sent the datagram.
         var dropsMismatches = false
-        /// The frames received while the owner was paused.
         var held = Held()
 
         init(
@@ -267,24 +228,18 @@ final class Link {
             if codec.notesEnded { self.machine.reportEnds() }
         }
 
-        /// Goes on with another copy of the codec, which knows nothing of the requests on the link.
         mutating func replaceCodec(by fresh: LinkCodec) {
             codec = fresh
             if codec.notesEnded { machine.reportEnds() }
         }
 
-        /// Tells the codec which requests have ended.
         @inline(__always)
         mutating func noteEnds() { if codec.notesEnded { codec.noteEnded(machine.takeEnded()) } }
     }
 
-    /// Reading from a link that can no longer be written to.
     final class FinalReads {
-        /// The error of the write.
         let failure: TransportError
-        /// When reading ends at the latest, in case the peer never stops sending.
         let deadline: Instant
-        /// The number of bytes read since.
         var byteCount = 0
 
         init(_ failure: TransportError, until deadline: Instant) {
@@ -304,7 +259,6 @@ final class Link {
         return KnownService(state.received).map { .service($0) } ?? .unknown
     }
 
-    /// The error of a link that has ended because of `cause`: with what the server has said, if it closed the link.
     func explained(_ cause: any Error) -> any Error {
         guard let farewell, let error = cause as? TransportError else { return cause }
         return switch error.code {
@@ -313,19 +267,15 @@ final class Link {
         }
     }
 
-    /// Whether there is more to read than the socket's readiness says.
     var isToBeReadOn: Bool {
         if finalReads != nil, !isDraining { return true }
         return transport.isReading && (mayHaveMore || state.holdsFrames || finalReads != nil)
     }
 
-    /// Whether no request is in flight on the link, in either direction.
     var hasNothingInFlight: Bool { state.machine.count == 0 && openCalls == 0 }
 
-    /// Whether nothing is in flight on the link, and nothing left to write.
     var isWritten: Bool { hasNothingInFlight && state.machine.outbound.isEmpty && !isHoldingBytes }
 
-    /// Whether the link is draining, with nothing in flight and nothing left that can be written.
     var isDrained: Bool {
         guard let draining else { return false }
         guard hasNothingInFlight else { return false }
@@ -333,21 +283,16 @@ final class Link {
     }
 }
 
-// MARK: - Timelines
-
 extension Link.State {
-    /// What the link knows at `now` about the try whose frame is, or was, at `position`.
     func tryOnLink(at position: OutboundPosition, now: Instant, hasFailed: Bool) -> TryOnLink {
         tryOnLink(machine.writeTimes(of: position), now: now, hasFailed: hasFailed)
     }
 
-    /// What the link knows at `now` about a try that was written at `times`.
     func tryOnLink(_ times: WriteLog.Times, now: Instant, hasFailed: Bool) -> TryOnLink {
         let link = described(at: now, inFlight: machine.count, hasFailed: hasFailed)
         return TryOnLink(link: link, times: times)
     }
 
-    /// The link at `now`, with its condition if one of its requests, of which there are `inFlight`, has failed.
     func described(at now: Instant, inFlight: Int, hasFailed: Bool) -> Timeline.Link {
         let rules = machine.liveness.rules
         let condition = Timeline.Condition(
@@ -360,43 +305,29 @@ extension Link.State {
 }
 
 extension ResponseMatching {
-    /// Far from the serials that the client uses first: a duplicate response of the handshake must not match a later
-    /// request.
+    /// Far from the first serials: a late duplicate response of the handshake must not match a later request.
     fileprivate var firstHandshakeSerial: SerialNumber? {
         guard case .serial(let range) = self else { return nil }
         return range.upperBound - (range.upperBound - range.lowerBound) / 4
     }
 }
 
-// MARK: - Writing
-
 extension Link {
-    /// The result of a `write`.
     struct WriteResult {
-        /// The requests whose last byte the kernel has accepted, if their callers wait for that.
+        /// Those whose callers wait until the kernel has accepted the last byte.
         var wrote: [RequestID] = []
-        /// The requests whose last byte was written, if that is observed.
+        /// Those whose last byte was written, if that is observed.
         var completed: [RequestID] = []
-        /// The frames that could not be encoded and were removed from the queue.
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?
-        /// Whether to skip the write if no frame is queued, and whether it was skipped.
         var (skipsEmpty, isSkipped) = (false, false)
         /// Whether the timer of liveness may have to fire earlier.
         var isLookSooner = false
-        /// The number of bytes that were written, and of frames whose last byte was among them.
         var (byteCount, frameCount) = (0, 0)
     }
 }
 
 extension Link.State {
-    /// Writes as much as the socket takes. If that is not all, waits until it is writable.
-    ///
-    /// - Parameters:
-    ///   - result: Empty.
-    ///   - isObserved: Whether `result.completed` is wanted.
-    ///   - recorder: Records the frames whose first byte was written.
-    ///   - link: The link with this state.
     mutating func write(
         into result: inout Link.WriteResult,
         isObserved: Bool,
@@ -460,7 +391,6 @@ extension Link.State {
         transport.awaitsWritable = result.failure == nil && !(machine.outbound.isEmpty && heldWrites.isEmpty)
     }
 
-    /// Writes the next frames, each as a datagram. Returns the outcome, and the number of bytes that were offered.
     @inline(never)
     private func writeDatagrams(to transport: any Transport) -> (WriteOutcome, Int) {
         unsafe machine.outbound.withUnwrittenFrames { pieces in
@@ -468,7 +398,6 @@ extension Link.State {
         }
     }
 
-    /// Moves the IDs in `wrote` from `start` on to `heldWrites`, if the kernel does not have all bytes.
     private mutating func holdUnsent(_ secured: SecuredTransport?, _ wrote: inout [RequestID], from start: Int) {
         guard let secured, secured.takenMark > secured.sentMark else { return }
         let mark = secured.takenMark
@@ -476,8 +405,7 @@ extension Link.State {
         wrote.removeSubrange(start...)
     }
 
-    /// Moves the IDs of `heldWrites` whose bytes the kernel has accepted to `wrote`. More bytes may have been encrypted
-    /// since then, so on a busy link some always wait.
+    /// More bytes may have been encrypted since, so on a busy link some IDs always wait.
     private mutating func releaseWrites(_ secured: SecuredTransport?, _ wrote: inout [RequestID]) {
         guard let sent = secured?.sentMark else { return }
         while let first = heldWrites.first, first.mark <= sent {
@@ -487,14 +415,10 @@ extension Link.State {
     }
 }
 
-// MARK: - Reading
-
 extension Link {
-    /// Datagrams that were no frames, or no responses to the requests with their serials. An object, so that the
-    /// results of other links have no room for it.
+    /// An object, so that the results of other links have no room for it.
     final class Dropped {
         private(set) var count = 0
-        /// Why the latest was dropped.
         private(set) var reason = FrameError(.malformed, "")
 
         static func note(_ reason: FrameError, in dropped: inout Dropped?) {
@@ -505,24 +429,18 @@ extension Link {
         }
     }
 
-    /// The result of a `read`, apart from its frames.
     struct ReadResult {
-        /// The number of bytes that were read, and of those that show that the peer is alive.
+        /// The bytes that were read, and those that show that the peer is alive.
         var (count, signs) = (0, 0)
-        /// Why the link ends.
         var ending: (any Error)?
-        /// The datagrams that were no frames; `nil` if there were none.
         var dropped: Dropped?
         var mayHaveMore = false
-        /// Whether reading goes on in the next turn because the share of this one is used up.
         var isShareUsedUp = false
-        /// Whether the timer of liveness may have to fire earlier.
         var isLookSooner = false
     }
 }
 
 extension Link.State {
-    /// Reads until the socket is empty or the share of the turn is used up, and decodes the complete frames.
     mutating func read(
         into frames: inout [Frame],
         limit: Int,
@@ -562,7 +480,6 @@ extension Link.State {
         return result
     }
 
-    /// Reads once, unless complete frames are left from the last time, and decodes at most `maximumFrames`.
     private mutating func readAndDecode(
         from transport: any Transport,
         into frames: inout [Frame],
@@ -606,7 +523,7 @@ extension Link.State {
         return (count, holdsFrames || count == offered, nil)
     }
 
-    /// Decodes frames of many bytes, and notes if that takes long: then it explains why the event loop is late.
+    /// Notes decoding that takes long: it explains why the event loop is late.
     @inline(never)
     private mutating func decodeMuch(
         into frames: inout [Frame],
@@ -623,7 +540,6 @@ extension Link.State {
         try codec.decodeAll(&received, into: &frames, limit: limit)
     }
 
-    /// Reads one datagram, and decodes its frames. If it holds anything else, it is dropped.
     @inline(never)
     private mutating func readDatagram(
         from transport: any Transport,
@@ -656,8 +572,6 @@ extension Link.State {
         return (count, true, nil)
     }
 
-    /// Notes that `count` bytes were received, and whether they completed frames. Returns whether the timer may have to
-    /// fire earlier.
     @inline(__always)
     mutating func noteReceived(_ count: Int, hasFrames: Bool, at now: Instant) -> Bool {
         // Complete frames may be left for the next turn.
@@ -665,7 +579,6 @@ extension Link.State {
         return machine.received(count, hasFrames: hasFrames, leavesIncomplete: leavesIncomplete, at: now)
     }
 
-    /// Handles the server's close: decodes the frames that it completes, and returns why the link ends.
     private mutating func end(of transport: any Transport, into frames: inout [Frame]) -> any Error {
         do throws(FrameError) {
             try codec.decodeAllAtEnd(&received, into: &frames)
@@ -678,7 +591,6 @@ extension Link.State {
 }
 
 extension Frame {
-    /// Returns whether the server sent one of `frames` unprompted, and neither as a heartbeat nor to end the link.
     static func hasPush(_ frames: [Frame]) -> Bool {
         let span = frames.span  // `contains(where:)` copies every frame
         for index in span.indices where span[index].kind == .push || span[index].kind == .request { return true }

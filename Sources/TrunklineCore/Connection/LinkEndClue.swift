@@ -8,15 +8,7 @@ package struct LinkEndClue: Sendable {
     private let certificateProblem: String?
     private let firstBytes: FirstBytes
 
-    /// - Parameters:
-    ///   - phase: The phase in which the attempt or the link ended.
-    ///   - cause: Why it ended.
-    ///   - mayLackTLS: Whether the server may expect TLS, which the endpoint does not use.
-    ///   - wasSilent: Whether nothing had come from the server.
-    ///   - hasSpoken: Whether this client had written anything. A server may close a link on which nothing was said.
-    ///   - certificateProblem: What is wrong with the certificate of this client; `nil` if it is valid, or if there is
-    ///     none.
-    ///   - firstBytes: What the server has sent, if that was no frame of the protocol.
+    /// `hasSpoken`: this client had written something; a server may close a link on which nothing was said.
     package init(
         phase: DisconnectReport.Phase,
         cause: DisconnectCause,
@@ -43,7 +35,6 @@ package struct LinkEndClue: Sendable {
         )
     }
 
-    /// That the server may not accept the certificate of this client; `nil` if that cannot be the reason.
     package var suspicion: String? {
         guard let certificateProblem else { return nil }
         switch (phase, cause) {
@@ -56,13 +47,11 @@ package struct LinkEndClue: Sendable {
         }
     }
 
-    /// Whether the server may expect TLS at this port.
     package var mayExpectTLS: Bool {
         guard mayLackTLS, wasSilent, hasSpoken, phase == .handshaking || phase == .ready else { return false }
         return firstBytes == .service(.tls) || firstBytes == .none && cause.mayBeOfTLS
     }
 
-    /// What else may be the reason; `nil` if there is nothing to guess.
     package var guess: String? {
         if suspicion != nil { return nil }
         switch firstBytes {
@@ -79,7 +68,6 @@ package struct LinkEndClue: Sendable {
             mayLackTLS && firstBytes == .none
                 ? "the server may have refused the login without saying so, or does this port expect TLS?"
                 : "the server may have refused the login without saying so"
-        // Bytes that cannot be decoded, and that are not known.
         case (.ready, .protocolViolation), (.handshaking, .protocolViolation): wasSilent ? Self.anotherProtocol : nil
         default: mayExpectTLS && cause != .limitExceeded ? "does this port expect TLS?" : nil
         }
@@ -89,7 +77,7 @@ package struct LinkEndClue: Sendable {
 }
 
 extension Endpoint {
-    /// Whether the server may expect TLS, which the endpoint does not use. Processes and datagrams have none.
+    /// Processes and datagrams have no TLS.
     package var mayLackTLS: Bool {
         switch target {
         case .host, .unix, .vsock: !isSecured && !usesDatagrams
@@ -99,7 +87,6 @@ extension Endpoint {
 }
 
 extension DisconnectCause {
-    /// Whether a server that expects TLS ends a plaintext link like this.
     fileprivate var mayBeOfTLS: Bool {
         switch self {
         case .closedByServer, .reset, .protocolViolation, .limitExceeded: true
@@ -109,10 +96,8 @@ extension DisconnectCause {
 }
 
 extension DisconnectReport {
-    /// That the server may not accept the certificate of this client, if it has not said anything else; otherwise `nil`.
     package var suspicion: String? { LinkEndClue(self).suspicion }
 
-    /// That the link was idle, if a server or a device on the path may have ended it for that; otherwise `nil`.
     package var idleness: String? {
         guard phase == .ready, cause == .closedByServer || cause == .reset, requestsLost == 0 || cause == .reset,
             reason == nil, let details, let idleTime = details.idleTime, idleTime >= Self.shortestIdleTime

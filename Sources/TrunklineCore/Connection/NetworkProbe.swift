@@ -1,7 +1,5 @@
-/// The running probe of `options.diagnosis.probe`, and the reports that wait for it. Only one runs at a time: its
-/// result also applies to attempts and links that end meanwhile.
-///
-/// Unchecked Sendable: its fields are accessed only on the connection's loop.
+/// Only one probe runs at a time: its result also applies to attempts and links that end meanwhile. Unchecked Sendable:
+/// its fields are accessed only on the connection's loop.
 final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var reports: [DisconnectReport] = []
     private weak let connection: Connection?
@@ -22,7 +20,7 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
         self.timeout = timeout
     }
 
-    /// Adds a report. The first one starts the probe. Beyond 64 the oldest are discarded, as for slow readers.
+    /// The first report starts the probe. Beyond 64 the oldest are discarded, as for slow readers.
     func add(_ report: DisconnectReport) {
         reports.append(report)
         if reports.count > 64 { reports.removeFirst() }
@@ -35,7 +33,6 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
         }
     }
 
-    /// Stops the probe because the connection is closed. Returns the waiting reports.
     func stop() -> [DisconnectReport] { takeReports(nil) ?? [] }
 
     func timerFired() { finish(nil) }

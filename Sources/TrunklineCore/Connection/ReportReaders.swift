@@ -1,5 +1,4 @@
-/// The readers of the reports of a connection. They are added at once, on any thread, so that a reader misses nothing that
-/// happens after it has asked for its stream.
+/// Readers are added at once, on any thread, so that they miss nothing that happens after they ask for their stream.
 struct ReportReaders: Sendable {
     private struct State {
         var streams: [UInt64: AsyncStream<DisconnectReport>.Continuation] = [:]
@@ -9,7 +8,6 @@ struct ReportReaders: Sendable {
 
     private let state = Lock(State())
 
-    /// Returns a new stream of the reports from now on.
     func makeStream() -> AsyncStream<DisconnectReport> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: DisconnectReport.self,
@@ -30,12 +28,11 @@ struct ReportReaders: Sendable {
         return stream
     }
 
-    /// Sends `report` to all readers, oldest first: a simulation has to be reproducible.
+    /// Oldest reader first: a simulation has to be reproducible.
     func yield(_ report: DisconnectReport) {
         for stream in state.withLock({ Self.sorted($0.streams) }) { stream.yield(report) }
     }
 
-    /// Ends every stream.
     func finish() {
         let streams = state.withLock { state in
             state.isFinished = true

@@ -1,12 +1,10 @@
 /// The TLS settings of a client, as read from its options. Created once, and again when a file has changed.
 struct LoadedTLS {
     let context: any TLSContext
-    /// The versions of the files it was made from.
     let versions: [FileVersion?]
-    /// The name to verify instead of that of the endpoint.
+    /// Verified instead of the host of the endpoint.
     fileprivate let serverName: String?
 
-    /// The engine of a new link to `endpoint`.
     func makeEngine(for endpoint: Endpoint) throws(TransportError) -> any TLSEngine {
         if let serverName { return try context.makeEngine(for: serverName) }
         guard case .host(let host, _) = endpoint.target else {
@@ -18,7 +16,6 @@ struct LoadedTLS {
 }
 
 extension ClientOptions.TLS {
-    /// The files that may change between one link and the next.
     var files: [PEM] {
         var texts: [PEM] = []
         switch roots {
@@ -29,7 +26,6 @@ extension ClientOptions.TLS {
         return texts.filter(\.isFile)
     }
 
-    /// Reads everything and creates the settings; returns `known` if no file has changed since.
     func load(unlessChangedSince known: LoadedTLS?) async -> Result<LoadedTLS, TransportError> {
         let versions = files.map(\.version)
         if let known, known.versions == versions { return .success(known) }
@@ -41,7 +37,6 @@ extension ClientOptions.TLS {
         }
     }
 
-    /// Reads everything.
     package func settings() async throws(TransportError) -> TLSSettings {
         var settings = TLSSettings(.client(verifies: verification == .full))
         settings.minimumVersion = minimumVersion

@@ -1,25 +1,19 @@
-/// A transport over which exchanges are held, one after the other, before it belongs to its owner: with a proxy, for
-/// example. It is connected when they are over. Then it passes everything on.
-///
-/// Safe to share between threads: it is used on one loop only, like the socket.
+/// Holds exchanges, as with a proxy, before its owner gets it. Unchecked Sendable: used on one loop only.
 final class OpeningTransport: Transport, @unchecked Sendable {
     private enum Phase {
         case connecting, exchanging, open
         case failed(TransportError)
     }
 
-    /// The exchanges that are not over.
     private var exchanges: ArraySlice<any OpeningExchange>
     private let loop: any EventLoop
-    /// The socket; `nil` after the transport was closed.
     private(set) var socket: (any Transport)?
     private let relay = Relay()
     let id: UInt64
     weak var handler: (any TransportHandler)?
     private var phase = Phase.connecting
-    /// What the exchange has to send.
     private var outgoing: ArraySlice<UInt8> = []
-    /// What was received and not taken by the exchange: the first bytes for the owner.
+    /// Received and not taken by the exchange: the first bytes for the owner.
     private var left: ArraySlice<UInt8> = []
 
     var localAddress: SocketAddress? { socket?.localAddress }
@@ -51,15 +45,13 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         relay.transport = self
     }
 
-    /// Safe to share between threads: it is used on one loop only, like its transport.
+    /// Unchecked Sendable: it is used on one loop only, like its transport.
     private final class Relay: TransportHandler, @unchecked Sendable {
         weak var transport: OpeningTransport?
         func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
     }
 
     private var isOpen: Bool { if case .open = phase { true } else { false } }
-
-    // MARK: Events
 
     private func socketDid(_ event: TransportEvent) {
         switch (event, phase) {
@@ -88,7 +80,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         if isReading, !left.isEmpty { wake() }
     }
 
-    /// Tells the owner to read: the socket does not tell of bytes that were read from it, nor again of those behind them.
+    /// The socket does not tell of bytes that were read from it, nor again of those behind them.
     private func wake() {
         loop.scheduleInNextTurn(
             LoopClosure { [weak self] in
@@ -97,15 +89,12 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         )
     }
 
-    // MARK: The exchange
-
     private func beginNext() {
         let bytes = exchanges[exchanges.startIndex].begin(from: localAddress, to: remoteAddress)
         outgoing += bytes
     }
 
-    /// The most steps of an exchange in one turn of the loop. A proxy that sends without end must not keep the loop from its
-    /// timers.
+    /// A proxy that sends without end must not keep the loop from its timers.
     private static let stepsPerTurn = 8
 
     private func advance() {
@@ -146,7 +135,6 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         }
     }
 
-    /// Reads more of the answer. Returns false if there is nothing now.
     private func receive() throws(TransportError) -> Bool {
         let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: 2048, alignment: 8) { memory in
             let outcome = unsafe socket?.read(into: memory) ?? .end
@@ -174,8 +162,6 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         handler?.transport(id, did: .connected)
         if isReading { wake() }
     }
-
-    // MARK: The owner
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         switch phase {

@@ -1,8 +1,6 @@
 extension Proxy {
-    /// The proxy itself.
     var target: Endpoint.Target { .host(name, port: port) }
 
-    /// Returns what is exchanged with the proxy so that it connects to `host`.
     func exchange(connectingTo host: String, port: UInt16) throws(TransportError) -> any OpeningExchange {
         if host.contains("%"), literalBytes(host) != nil {
             throw TransportError(.invalidAddress, "an address with a zone cannot be reached through a proxy")
@@ -13,13 +11,12 @@ extension Proxy {
         }
     }
 
-    /// Whether links to the server at `host` and `port` go through the proxy.
     package func isUsed(for host: String, port: UInt16) -> Bool {
         let name = host.lowercased().trimmingDot
         return !exceptions.contains { Self.matches($0.lowercased(), name, port) }
     }
 
-    /// Whether an exception in lower case matches a host, a name or an address, and a port.
+    /// `exception` and `name` are in lower case.
     private static func matches(_ exception: String, _ name: String, _ port: UInt16) -> Bool {
         let exception = exception.filter { $0 != " " }
         guard let (pattern, only) = split(exception), only ?? port == port else { return false }
@@ -36,7 +33,6 @@ extension Proxy {
         return !domain.isEmpty && (name == domain || name.hasSuffix(".\(domain)"))
     }
 
-    /// The network of `address/length`, and the number of its bits; `nil` for other text.
     private static func range(_ text: String) -> (network: [UInt8], length: Int)? {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count == 2, let network = literalBytes(unbracketed(parts[0])), let length = Int(strict: parts[1]),
@@ -45,14 +41,13 @@ extension Proxy {
         return (network, length)
     }
 
-    /// Whether the first `length` bits are equal.
     private static func shares(_ address: [UInt8], _ network: [UInt8], _ length: Int) -> Bool {
         let (bytes, bits) = length.quotientAndRemainder(dividingBy: 8)
         guard address.prefix(bytes) == network.prefix(bytes) else { return false }
         return bits == 0 || (address[bytes] ^ network[bytes]) >> UInt8(8 - bits) == 0
     }
 
-    /// The name, address or network of an exception, without brackets, and its port; `nil` if the port is invalid.
+    /// `nil` if the port is invalid.
     private static func split(_ text: String) -> (pattern: String, port: UInt16?)? {
         // The colons of an IPv6 address, also of that before the length of a network, do not precede a port.
         guard let colon = text.lastIndex(of: ":"), literalBytes(text) == nil, !text.hasSuffix("]"),
@@ -68,6 +63,5 @@ extension Proxy {
 }
 
 extension String {
-    /// The text without a dot at its end, as a name of the DNS may have one.
     fileprivate var trimmingDot: String { hasSuffix(".") ? String(dropLast()) : self }
 }

@@ -148,7 +148,6 @@ public struct Proxy: Sendable, Hashable {
         try from { environmentVariable($0) }
     }
 
-    /// Returns the proxy that variables name, of which `value` returns the values.
     package static func from(_ value: (String) -> String?) throws(ProxyError) -> Proxy? {
         func first(_ names: [String]) -> (name: String, value: String)? {
             for name in names {
@@ -168,7 +167,6 @@ public struct Proxy: Sendable, Hashable {
         return proxy
     }
 
-    /// Returns the text without percent-encoding; `nil` if that is invalid.
     private static func decoded(_ text: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = text.utf8[...]
@@ -198,11 +196,9 @@ extension Proxy: CustomStringConvertible {
 extension TransportError {
     private static let tunnel = "the tunnel"
 
-    /// Whether it says who may have closed a tunnel through a proxy.
     package var isOfTunnel: Bool { message.hasPrefix(Self.tunnel) }
 
-    /// The error of a link that goes through `proxy`. Whether the proxy or the server has closed it cannot be known, unless
-    /// TLS shows that the server did.
+    /// Whether the proxy or the server has closed the tunnel cannot be known, unless TLS shows that the server did.
     func closing(tunnelThrough proxy: Proxy, isSecured: Bool, _ during: String = "") -> TransportError {
         let text: String
         if message.contains("\(proxy)") { return self }

@@ -1,12 +1,8 @@
-/// Dials what its event loop connects to, real or simulated: sockets, child processes and descriptors. Looks up the name of
-/// the endpoint and lets its addresses race, with a TLS handshake for `tls://` endpoints. Performs the actions of
-/// `AddressRace`. With a proxy these are the name and the addresses of the proxy.
-///
-/// Safe to share between threads: after its creation it is used on its loop only.
+/// Dials what its event loop connects to, real or simulated, by the actions of `AddressRace`. With a proxy these are
+/// the name and the addresses of the proxy. Unchecked Sendable: after its creation it is used on its loop only.
 final class SocketDialer: Dialer, @unchecked Sendable {
     private let endpoint: Endpoint
     private let connecting: ClientOptions.Connecting
-    /// The proxy, if the endpoint is reached through one.
     private let proxy: Proxy?
     private let tls: ClientOptions.TLS
     private let memory: DialMemory
@@ -16,19 +12,14 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     private(set) var progress = DialProgress()
     private let startedAt: Instant
-    /// When it ends at the latest.
     private var deadline: Instant
-    /// Since when its end waits for bytes to be handled that came in time.
+    /// Since when the deadline waits for bytes that came in time.
     private var waitsSince: Instant?
-    /// Fires for the next address, or for the end of the time.
     private lazy var timer = LoopTimer(target: self, ticks: true)
-    /// Reads what TLS needs.
     private var loading: Task<Void, Never>?
-    /// The look-ups and sockets.
     private var race: Race?
-    /// Why it has failed.
     private var failure: (error: TransportError, isPermanent: Bool?)?
-    /// Whether it dials: from `dial` until it is connected, has failed or was cancelled.
+    /// From `dial` until it is connected, has failed or was cancelled.
     private var isActive = false
 
     init(
@@ -68,9 +59,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     func cancel() { end() }
 
-    // MARK: The end
-
-    /// Runs `body` for something that was waited for, and tells the delegate if that has led further.
     private func advance(_ body: () -> Void) {
         guard isActive else { return }
         let before = progress
@@ -102,8 +90,8 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         delegate.dialer(did: .connected(channel))
     }
 
-    /// Ends dialling, and reports the failure later: never before `dial` has returned, and so that the failures of several
-    /// endpoints do not nest. The look-ups continue, for the next dialer.
+    /// Reports the failure later: never before `dial` has returned, and so that the failures of several endpoints do
+    /// not nest. The look-ups continue, for the next dialer.
     private func fail(_ error: TransportError, isPermanent: Bool? = nil) {
         guard isActive else { return }
         keepLookups()
@@ -118,9 +106,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         delegate?.dialer(did: .failed(error, isPermanent: isPermanent))
     }
 
-    // MARK: TLS
-
-    /// Reads what TLS needs, unless that has been done, and continues.
     private func prepareTLS() {
         let known = memory.loadedTLS
         if known != nil, tls.files.isEmpty { return beginRace() }
@@ -147,7 +132,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// Begins to connect to `address`, one of the addresses of the endpoint or of its proxy.
     private func connect(to address: SocketAddress) throws(TransportError) -> any Transport {
         let exchanges = try connecting.exchanges(with: endpoint, through: proxy)
         let options = connecting.socketOptions(isDatagram: endpoint.usesDatagrams)
@@ -165,8 +149,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
         return SecuredTransport(engine, on: loop, handler: self, connecting: open)
     }
-
-    // MARK: Names
 
     private func beginRace() {
         var policy = AddressRace.Policy(
@@ -212,7 +194,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// Looks up both families of a name, unless a late answer is known.
     private func resolve(_ host: String, _ port: UInt16) {
         var late: [(AddressFamily, [SocketAddress])] = []
         for family in AddressFamily.allCases where connecting.addressFamilies.members.contains(family) {
@@ -229,14 +210,12 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         for (family, addresses) in late { take(.success(addresses), family) }
     }
 
-    /// Whether the look-up of `family` has not been answered.
     func isWaiting(for family: AddressFamily, of endpoint: Endpoint) -> Bool {
         isActive && endpoint == self.endpoint && race?.rules.answered.contains(family) == false
     }
 
     func resolved(_ family: AddressFamily, _ answer: NameLookup.Answer) { advance { take(answer, family) } }
 
-    /// Passes an answer to the race.
     private func take(_ answer: NameLookup.Answer, _ family: AddressFamily) {
         let actions = race?.rules.resolved(family, answer, at: loop.now)
         if let rules = race?.rules {
@@ -254,8 +233,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
             self.race?.lookups[family] = nil
         }
     }
-
-    // MARK: The race
 
     private func perform(_ actions: [AddressRace.Action]?) {
         for action in actions ?? [] {
@@ -283,7 +260,6 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// Handles an event of a socket in the race.
     private func handle(_ event: TransportEvent, of racer: AddressRace.AttemptID) {
         if race?.isSelfConnected(racer) == true, let loser = race?.take(racer) {
             // An orderly end would leave the port in TIME_WAIT, where it keeps a server from listening.
@@ -311,12 +287,10 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// Connects again to the address of `failed`, whose TLS handshake offered a session that the server may not understand. Its
-    /// session is forgotten, so this is a full handshake. The attempt goes on: its failure would end the requests that wait,
-    /// although the server can be reached.
+    /// The session that was offered is forgotten, so this is a full handshake. The attempt goes on: its failure would
+    /// end the requests that wait, although the server can be reached.
     private func repeatHandshake(_ failed: Race.Racer) {
         race?.rules.attemptRepeated(failed.id, at: loop.now)
-        // Unless another address has come further.
         if race?.rules.connected.values.contains(.tls) != true { progress.phase = .connecting }
         do throws(TransportError) {
             let transport = try connect(to: failed.address)
@@ -326,16 +300,13 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         }
     }
 
-    /// What is connected to, for messages.
     private var name: String { proxy.map { "\(endpoint) through \($0)" } ?? endpoint.description }
 
-    /// The error if no connection was established: it is that of the proxy, if there is one.
+    /// No connection was established, so it is the error of the proxy, if there is one.
     private func unreachable(_ error: TransportError) -> TransportError {
         guard let proxy, error.code != .system, error.code != .invalidAddress else { return error }
         return TransportError(.proxy(.unreachable), errno: error.errno, "\(proxy) cannot be reached: \(error.message)")
     }
-
-    // MARK: The timer
 
     private func checkTime() {
         let now = loop.turnTime
@@ -352,7 +323,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     func loopWasLate(_ delay: LoopDelay) { deadline = delay.prolonging(deadline, of: connecting.timeout) }
 
-    /// Whether the end of the time waits for a later turn: TLS holds bytes that may have come in time.
+    /// TLS holds bytes that may have come in time.
     private func mustReadFirst(at now: Instant) -> Bool {
         guard race?.holdsUnread == true else { return false }
         let since = waitsSince ?? now
@@ -369,7 +340,6 @@ extension SocketDialer: TransportHandler {
 }
 
 extension Endpoint.Target {
-    /// Whether the header of the PROXY protocol has a meaning there.
     fileprivate var takesProxyHeader: Bool {
         switch self {
         case .host, .unix: true
@@ -386,8 +356,7 @@ extension Endpoint.Target {
 }
 
 extension TransportError {
-    /// The error of a connected socket with its address, because TLS names only the server, and with the server and the proxy,
-    /// if the link goes through one.
+    /// Adds the address, because TLS names only the server, and the server and the proxy of a tunnel.
     fileprivate func naming(_ address: SocketAddress?, _ endpoint: Endpoint, _ proxy: Proxy?) -> TransportError {
         if case .proxy = code, let proxy {
             return TransportError(code, errno: errno, "connecting to \(endpoint) through \(proxy): \(message)")
@@ -413,16 +382,12 @@ extension SocketDialer: TimerTarget {
 }
 
 extension ClientOptions.Connecting {
-    /// `sourceAddress`, if it is an address.
     var source: SocketAddress? { sourceAddress.flatMap { literalAddress($0, port: 0) } }
 
-    /// What a link to `endpoint` connects to: the proxy, if it goes through one.
     func target(of endpoint: Endpoint) -> Endpoint.Target { proxy(for: endpoint)?.target ?? endpoint.target }
 
-    /// Whether links reach `endpoint` through a proxy.
     func goesThroughProxy(to endpoint: Endpoint) -> Bool { proxy(for: endpoint) != nil }
 
-    /// The proxy through which links reach `endpoint`; `nil` for none.
     func proxy(for endpoint: Endpoint) -> Proxy? {
         guard let proxy, case .host(let host, let port) = endpoint.target, proxy.isUsed(for: host, port: port) else {
             return nil
@@ -430,7 +395,6 @@ extension ClientOptions.Connecting {
         return proxy
     }
 
-    /// What is exchanged on a connection to `endpoint`, or to `proxy`, before it is used.
     fileprivate func exchanges(
         with endpoint: Endpoint,
         through proxy: Proxy?

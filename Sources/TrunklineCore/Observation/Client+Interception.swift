@@ -1,6 +1,5 @@
 /// Calls that pass interceptors, or whose timeline is recorded: in the caller's task.
 extension Client {
-    /// Lets a call pass the interceptors.
     private nonisolated func intercept(
         _ form: ClientCall.Form,
         _ frame: Frame,
@@ -11,8 +10,6 @@ extension Client {
         return InterceptedCall(call, by: self.options.interceptors)
     }
 
-    /// Passes a call to the interceptors, for a caller that waits for its end.
-    ///
     /// Not inlined, so that its variables are not in the async frame of each `send`.
     @inline(never)
     nonisolated func interceptedRequest(
@@ -39,7 +36,6 @@ extension Client {
         return InterceptedRequest(call, options, refusal: refusal(of: call.frame, options), loop)
     }
 
-    /// Performs a call whose task waits for its end: `send` performs what remains of it.
     nonisolated func interceptedOutcome(
         _ form: ClientCall.Form,
         of frame: Frame,
@@ -52,7 +48,6 @@ extension Client {
         return outcome
     }
 
-    /// Performs a call of many requests, each of which passes the interceptors. The task waits for their ends.
     nonisolated func interceptedOutcomes(
         _ form: ClientCall.Form,
         of requests: [Request],
@@ -84,14 +79,11 @@ extension Client {
 
     /// A call whose task does not wait for its end, after the interceptors.
     enum PassedCall {
-        /// Nothing is to be sent.
         case ended(Outcome)
-        /// This frame is to be sent. The closure, if there is one, must be called once with the outcome, which it may
-        /// replace.
+        /// The closure must be called once with the outcome, which it may replace.
         case sends(Frame, ResolvedOptions, (@Sendable (Outcome) -> Outcome)?)
     }
 
-    /// Lets a call pass the interceptors whose task does not wait for its end.
     nonisolated func passInterceptors(
         _ form: ClientCall.Form,
         _ frame: Frame,
@@ -108,7 +100,6 @@ extension Client {
         return .sends(call.frame, recorded) { call.end($0, recorder.timelines.last) }
     }
 
-    /// Returns why a frame that an interceptor may have changed must not be sent; `nil` if it may.
     private nonisolated func refusal(of frame: Frame, _ options: ResolvedOptions) -> ClientError? {
         guard !options.expectsResponse, frame.kind != .response, !codec.mayPost(frame) else { return nil }
         return .answeredWhenPosted

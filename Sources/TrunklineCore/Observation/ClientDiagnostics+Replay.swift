@@ -1,9 +1,8 @@
 /// What the replay of a recording needs beyond what callers and servers can do.
 extension ClientDiagnostics {
-    /// Makes the ready link count as one that has answered a request, as the recorded one has.
+    /// The recorded link has answered a request.
     package func markLinkAsProved() async { await client.connection.markLinkAsProved() }
 
-    /// Whether the client gives the ready link up within `duration` if nothing arrives on it.
     package func givesLinkUp(within duration: Duration) async -> Bool {
         await client.connection.givesLinkUp(within: duration)
     }

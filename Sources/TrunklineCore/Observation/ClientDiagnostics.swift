@@ -13,8 +13,6 @@ public struct ClientDiagnostics: Sendable {
 
     fileprivate init(of client: Client) { self.client = client }
 
-    // MARK: The link
-
     /// The network path to the server: of the link that is ready, or else of the attempt in progress, or else to the
     /// first endpoint.
     ///
@@ -40,8 +38,6 @@ public struct ClientDiagnostics: Sendable {
     /// Empty without ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
     public var learnedIntervals: [LearnedInterval] { get async { await client.connection.learnedIntervals } }
 
-    // MARK: Requests
-
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
     /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
     public var slowestRequests: [Timeline] { get async { await client.slowest() } }
@@ -61,7 +57,6 @@ extension Client {
 }
 
 extension ClientDiagnostics {
-    /// Calls `body` on the event loop with the recorder of the client; returns `nil` if it has none.
     package func withRecorder<Result: Sendable>(_ body: @Sendable (any ClientRecorder) -> Result) async -> Result? {
         await client.connection.withRecorder(body)
     }

@@ -78,7 +78,7 @@ public struct ClientEvent: Sendable {
     public struct AnsweredRequest: Sendable, Hashable {
         /// The number of the request among all requests of the client.
         public let id: RequestID
-        /// The duration in nanoseconds, times two, plus one for an error: in one word, because requests are frequent.
+        /// Nanoseconds times two, plus one for an error: in one word, because requests are frequent.
         private let durationAndError: Int64
         /// The type number of the request.
         public let type: UInt32
@@ -272,7 +272,6 @@ public struct ClientEvent: Sendable {
 }
 
 extension ClientEvent {
-    /// The groups for which an observer receives the event.
     package var kinds: Kinds {
         switch content {
         case .requestFailed, .requestRefused: [.requests, .failures]

@@ -74,7 +74,6 @@ public struct ClientCall: Sendable {
     public var answer: Response?
     /// Whether completions receive the timeline of the request. Default false.
     public var recordsTimeline = false
-    /// The codec of the client.
     let codec: ProtocolCodec
 
     /// The name of ``request``, as the codec gives it (``NamingCodec``), such as a JSON-RPC method: for spans and
@@ -88,7 +87,6 @@ struct InterceptedCall: Sendable {
     private var call: ClientCall
     private let original: Frame
     private var completions: [ClientInterceptor.Completion] = []
-    /// How the call ends if nothing is to be sent: refused or answered by an interceptor.
     private(set) var ending: Outcome?
 
     init(_ call: ClientCall, by interceptors: [any ClientInterceptor]) {
@@ -108,7 +106,6 @@ struct InterceptedCall: Sendable {
         }
     }
 
-    /// The frame to send.
     var frame: Frame {
         var frame = call.request.frame
         (frame.kind, frame.serial) = (original.kind, original.serial)  // an interceptor may have made a new request
@@ -117,7 +114,6 @@ struct InterceptedCall: Sendable {
 
     var recordsTimeline: Bool { call.recordsTimeline }
 
-    /// Runs the completions. Returns the outcome of the call.
     func end(_ outcome: Outcome, _ timeline: Timeline? = nil) -> Outcome {
         var outcome = outcome
         for completion in completions.reversed() { completion(&outcome, timeline) }

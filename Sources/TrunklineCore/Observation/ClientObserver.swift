@@ -51,7 +51,6 @@ extension ClientObserver {
 
 /// How a ``ClientObserver`` receives its events.
 public struct EventDelivery: Sendable, Hashable {
-    /// The capacity of the queue; `nil` for delivery on the event loop.
     package let capacity: Int?
 
     /// A task calls the observer, one call at a time, with the events of a queue. The observer may be slow: neither the

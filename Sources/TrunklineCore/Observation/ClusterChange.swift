@@ -81,7 +81,6 @@ extension ClusterChange: CustomStringConvertible {
 }
 
 extension ClusterChange {
-    /// The name of the event, which does not change between versions.
     package var name: String {
         switch self {
         case .servers: "servers.changed"

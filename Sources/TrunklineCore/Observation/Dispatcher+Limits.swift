@@ -1,13 +1,11 @@
 /// Why requests wait, for the observers and the log.
 extension Dispatcher {
-    /// Notes if requests have begun or ceased to wait because of a limit.
     mutating func noteLimit() {
         let areWaiting = requests.queue.hasWaiting
         guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
         ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
     }
 
-    /// See `ObservedClient`.
     func load(at now: Instant) -> ClientLoad {
         var load = ClientLoad()
         load.responses = ledger.counters.responses
@@ -28,7 +26,6 @@ extension Connection {
         load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
     }
 
-    /// The limit because of which a request must wait; `nil` if there is none.
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
         if isAtMaximum { return .maximumInFlight }

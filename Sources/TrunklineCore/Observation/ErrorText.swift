@@ -1,7 +1,6 @@
 /// Texts of errors for events and the log: without anything that code outside this package may have put into them.
 package enum ErrorText {
-    /// The error in one line. Of an error that this package does not know, only its type: its description may contain
-    /// anything.
+    /// Of an error that this package does not know, only its type: its description may contain anything.
     package static func of(_ error: any Error) -> String {
         switch error {
         case let error as TransportError:
@@ -14,7 +13,6 @@ package enum ErrorText {
         }
     }
 
-    /// The same, with the code of an error of the transport.
     static func labelled(_ error: any Error) -> String {
         guard let known = error as? TransportError, known.code != .tls(.noPassphrase) else { return of(error) }
         return "\(known)"

@@ -1,25 +1,19 @@
-/// The events, log records or dumps that one receiver has not received yet, in a bounded queue.
-///
-/// While the queue is not empty, a task delivers its events. There is never more than one such task, so the receiver
-/// gets the events in order.
+/// The events, log records or dumps that one receiver has not received yet, in a bounded queue. While it is not empty,
+/// one task delivers them, in order.
 package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
     fileprivate struct State {
         var events: [Event] = []
-        /// The size of the events: a request in an event counts as an event.
+        /// A request in an event counts as an event.
         var size = 0
-        /// The size of the events that did not fit after those in `events`.
         var missed = 0
-        /// The size of all events that did not fit.
         var missedInAll = 0
         var isDelivering = false
-        /// To be called when everything is delivered.
         var completions: [@Sendable () -> Void] = []
     }
 
     private let state = Lock(State())
     private let capacity: Int
     private let loop: any EventLoop
-    /// Receives events, and the size of those that are missing after them.
     private let receive: @Sendable ([Event], Int) -> Void
 
     package init(capacity: Int, on loop: any EventLoop, _ receive: @escaping @Sendable ([Event], Int) -> Void) {
@@ -28,7 +22,7 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         self.receive = receive
     }
 
-    /// Whether no event waits. The latest one may still be on its way to the receiver.
+    /// The latest event may still be on its way to the receiver.
     package var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
 
     package var metrics: Client.Metrics.EventQueueMetrics {
@@ -38,7 +32,6 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         return metrics
     }
 
-    /// Adds events as far as there is room, and counts the others.
     package func add(_ events: [Event]) {
         let begins = state.withLock { state in
             for event in events { state.add(event, capacity: capacity) }
@@ -68,7 +61,6 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
         }
     }
 
-    /// Takes everything from the queue. `nil` if there is nothing, in which case this delivery has ended.
     private func next() -> (events: [Event], missed: Int, completions: [@Sendable () -> Void])? {
         state.withLock { state in
             let next = (
@@ -86,8 +78,8 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
 }
 
 extension EventQueue.State {
-    /// Adds an event, or counts it as missed if it does not fit. After a gap nothing is added until the observer has been
-    /// told about it. An empty queue takes an event of any size.
+    /// After a gap nothing is added until the observer has been told about it. An empty queue takes an event of any
+    /// size.
     fileprivate mutating func add(_ event: Event, capacity: Int) {
         let fits = missed == 0 && (events.isEmpty || size + event.size <= capacity)
         if fits { events.append(event) }
@@ -100,24 +92,18 @@ extension EventQueue.State {
     }
 }
 
-/// An `EventQueue` of any element.
 package protocol DeliveryQueue: Sendable {
-    /// What waits, and what was missed.
     var metrics: Client.Metrics.EventQueueMetrics { get }
 
-    /// Calls `completion` when everything that is in the queue now has been delivered: at once if no delivery is under
-    /// way, otherwise in the task that delivers.
+    /// At once if no delivery is under way, otherwise in the task that delivers.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void)
 }
 
-/// An element of an `EventQueue`.
 package protocol Sizable {
-    /// What the element counts against the capacity.
     var size: Int { get }
 }
 
 extension ClientEvent: Sizable {
-    /// The number of requests in the event, or 1.
     package var size: Int {
         switch content {
         case .requestsAccepted(let requests): requests.count

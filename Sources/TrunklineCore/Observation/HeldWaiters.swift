@@ -1,5 +1,4 @@
 /// The callers of `close` that wait for the receivers of events, at most for a limited time.
-///
 /// Unchecked `Sendable`: `timer` is accessed only on the event loop.
 package final class HeldWaiters: TimerTarget, @unchecked Sendable {
     private struct State {
@@ -12,7 +11,6 @@ package final class HeldWaiters: TimerTarget, @unchecked Sendable {
     private let loop: any EventLoop
     private lazy var timer = LoopTimer(target: self)
 
-    /// How long the waiters wait for slow receivers.
     private static let patience = Duration.seconds(2)
 
     private init(_ waiters: [Continuation<Void>], reasons: Int, on loop: any EventLoop) {
@@ -20,8 +18,7 @@ package final class HeldWaiters: TimerTarget, @unchecked Sendable {
         self.loop = loop
     }
 
-    /// Resumes `waiters` when everything that is in `queues` now has been delivered, or after 2 s. Call this on the event
-    /// loop.
+    /// Resumes `waiters` when everything that is in `queues` now has been delivered. Call this on the event loop.
     package static func resume(
         _ waiters: [Continuation<Void>],
         after queues: [any DeliveryQueue],
@@ -39,7 +36,6 @@ package final class HeldWaiters: TimerTarget, @unchecked Sendable {
 
     package func timerFired() { resume() }
 
-    /// Resumes the waiters if no reason to wait is left. Returns whether that is so.
     private func removeReason() -> Bool {
         let isLast = state.withLock { state in
             state.reasons -= 1

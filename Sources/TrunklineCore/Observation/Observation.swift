@@ -1,25 +1,18 @@
-/// Collects the events of one client, and delivers them together at the end of each call of the client or its
-/// connection.
-///
+/// Collects the events of one client, and delivers them at the end of each call of the client or its connection.
 /// Unchecked `Sendable`: `events` is accessed only on the event loop of the client.
 final class Observation: @unchecked Sendable {
     private struct Audience {
         let observer: any ClientObserver
         let interests: ClientEvent.Kinds
-        /// `nil` if the observer is called on the event loop.
         let queue: EventQueue<ClientEvent>?
     }
 
-    /// The events that any observer or the recorder wants.
     private let interests: ClientEvent.Kinds
     let wantsRequests: Bool
     let wantsSteps: Bool
-    /// Writes the log of the client; `nil` if it has none.
     let log: (any AttachedObserver)?
     private let audiences: [Audience]
-    /// The queues of the observers, the log and the recorder.
     let queues: [any DeliveryQueue]
-    /// The queues by the names of their receivers.
     var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
         var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
         func add(_ name: String, _ queue: (any DeliveryQueue)?) {
@@ -33,20 +26,15 @@ final class Observation: @unchecked Sendable {
     }
     /// Whether a queue keeps the events of requests, so that their memory cannot be used again.
     private let queuesRequests: Bool
-    /// Records every event except the most frequent ones; `nil` if there is no recorder.
+    /// Records every event except the most frequent ones.
     private let recorder: (any ClientRecorder)?
-    /// The events that any observer wants.
     private let interestsOfObservers: ClientEvent.Kinds
     private let loop: any EventLoop
-    /// The server of the client, if it belongs to a cluster.
     private let source: ClusterSource?
-    /// The events that are not delivered yet.
     private var events: [ClientEvent] = []
-    /// Empty arrays whose memory is used for the next events.
     private var spare = Spare()
     private var isDelivering = false
 
-    /// Returns `nil` if no observer wants any event, and there is neither a log nor a recorder.
     init?(_ options: ClientOptions, of endpoints: [Endpoint], _ recorder: (any ClientRecorder)?, on loop: any EventLoop)
     {
         self.loop = loop
@@ -74,10 +62,9 @@ final class Observation: @unchecked Sendable {
         if interests.isEmpty { return nil }
     }
 
-    /// Whether any observer wants events of one of these kinds.
     func wants(_ kinds: ClientEvent.Kinds) -> Bool { !interests.isDisjoint(with: kinds) }
 
-    /// Adds an event. The caller has checked that it is wanted.
+    /// The caller has checked that the event is wanted.
     @inline(__always)
     func add(_ content: consuming ClientEvent.Content, at now: Instant) {
         let event = ClientEvent(content, at: now, from: source)
@@ -85,30 +72,24 @@ final class Observation: @unchecked Sendable {
         if recorder == nil || !interestsOfObservers.isDisjoint(with: event.kinds) { events.append(event) }
     }
 
-    /// Adds an event of `kind`, if it is wanted.
     func add(_ kind: ClientEvent.Kinds, _ content: @autoclosure () -> ClientEvent.Content) {
         if wants(kind) { add(content(), at: loop.now) }
     }
 
-    /// Adds an event for requests that were accepted. The list is empty then.
     func add(accepted requests: inout [ClientEvent.AcceptedRequest], at now: Instant) {
         add(.requestsAccepted(exchange(&requests, with: exchange(&spare.accepted, with: []))), at: now)
     }
 
-    /// Adds an event for requests that were answered. The list is empty then.
     func add(answered requests: inout [ClientEvent.AnsweredRequest]) {
         add(.requestsAnswered(exchange(&requests, with: exchange(&spare.answered, with: []))), at: loop.now)
     }
 
-    /// Adds an event for requests that were written.
     func add(written ids: [RequestID], on session: SessionID) {
         add(.requestsWritten(ids: ids, session: session), at: loop.now)
     }
 
-    /// Returns an empty list with memory, for requests that are written.
     func spareIDs() -> [RequestID] { exchange(&spare.written, with: []) }
 
-    /// Delivers the events.
     @inline(__always)
     func deliver() { if !events.isEmpty, !isDelivering { deliverAll() } }
 
@@ -133,8 +114,7 @@ final class Observation: @unchecked Sendable {
         }
     }
 
-    /// Keeps the memory of delivered events for the next ones. If an observer keeps the events, memory of the same size
-    /// is allocated.
+    /// If an observer keeps the events, memory of the same size is allocated.
     private func reclaim(_ batch: inout [ClientEvent]) {
         for event in batch {
             switch event.content {
@@ -166,14 +146,12 @@ extension Array {
 }
 
 extension Observation {
-    /// Empty arrays with memory for the next events.
     private struct Spare {
         var events: [ClientEvent] = []
         var accepted: [ClientEvent.AcceptedRequest] = []
         var answered: [ClientEvent.AnsweredRequest] = []
         var written: [RequestID] = []
 
-        /// Empties the arrays, which keep their memory.
         mutating func empty() {
             // The events first: they hold the other arrays.
             events.removeAll(keepingCapacity: true)

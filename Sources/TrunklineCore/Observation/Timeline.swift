@@ -8,14 +8,12 @@ public struct Timeline: Sendable, Hashable {
     ///
     /// All durations are counted from the call, unless they say otherwise.
     public struct Try: Sendable, Hashable {
-        /// When the request was made.
         fileprivate var accepted: Instant
         /// When the try before failed; for the first try, when the request was made.
         fileprivate(set) var started: Instant
-        /// The end of the back-off before this try.
         fileprivate(set) var rested: Instant?
         let admitted: Instant?
-        /// How long no link was ready while the request waited, in nanoseconds.
+        /// In nanoseconds.
         fileprivate(set) var withoutLink: Int64
         let onLink: TryOnLink?
         let firstPartAt: Instant?
@@ -145,11 +143,10 @@ public struct Timeline: Sendable, Hashable {
         (self.id, self.type, self.name, self.tryCount, self.tries) = (id, type, name, tryCount, tries)
     }
 
-    /// When the request was made.
     package var begun: Instant? { tries.first?.accepted }
 
-    /// Returns the timeline of a cluster's call that began at `begun`: these tries follow `earlier` ones. Until a client
-    /// took the request, it rested until `rested`, and then no link was ready.
+    /// The timeline of a cluster's call: these tries follow `earlier` ones. Until a client took the request, it rested
+    /// until `rested`, and then no link was ready.
     package func joined(
         to earlier: Timeline?,
         since begun: Instant,
@@ -184,8 +181,6 @@ public struct Timeline: Sendable, Hashable {
         return joined
     }
 
-    /// Returns the timeline of a cluster's call that reached no further client: after the `earlier` tries, it waited until
-    /// `now`.
     package static func waited(
         after earlier: Timeline?,
         since begun: Instant,
@@ -213,20 +208,15 @@ public struct Timeline: Sendable, Hashable {
         )
     }
 
-    /// Notes that the task of the caller continued at `now`.
     mutating func noteResumption(at now: Instant) { resumption = tries.first.map { now.since($0.accepted) } }
 }
 
-/// What a link knows about a try of a request.
 struct TryOnLink: Sendable, Hashable {
     let link: Timeline.Link
     let times: WriteLog.Times
 }
 
-// MARK: - Text
-
 extension Timeline {
-    /// Whether the call has done nothing but wait for a link.
     var isWaitForLink: Bool {
         guard tryCount == 1, let last = tries.last, last.link == nil, last.admission == nil else { return false }
         return last.timeWithoutLink * 20 >= duration * 19 && last.loopDelay == .zero

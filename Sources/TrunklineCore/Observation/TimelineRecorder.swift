@@ -19,7 +19,6 @@ public final class TimelineRecorder: TimelineReceiver {
     ///   least 1.
     public convenience init(capacity: Int = 1000) { self.init(capacity: capacity, forwardingTo: nil) }
 
-    /// Creates a recorder that passes every timeline on to `next`.
     package init(capacity: Int, forwardingTo next: (any TimelineReceiver)?) {
         self.capacity = max(1, capacity)
         self.next = next
@@ -40,7 +39,6 @@ public final class TimelineRecorder: TimelineReceiver {
     }
 }
 
-/// Receives the timelines of requests when they end.
 package protocol TimelineReceiver: Sendable {
     func add(_ timeline: Timeline)
 }

@@ -1,31 +1,23 @@
 /// What offers pushes to a channel: a client, or all clients of a cluster.
 package protocol PushChannelOwner: AnyObject, Sendable {
-    /// Whether the channel ends with any of the clients that offer pushes to it.
     var endsWithClient: Bool { get }
-    /// The server that sent the pushes of a session; `nil` if the channel has only one client.
     func source(of session: SessionID) -> ClusterSource?
-    /// The buffer of a channel that suspended reading has room again.
     func resumeReading()
-    /// The channel has ended.
     func stopListening(_ channel: PushChannel)
 }
 
 /// Carries pushes from the event loops to the tasks that iterate one stream.
 package final class PushChannel: CancellationReceiver {
-    /// A reader, and what it receives.
     private typealias Served = (Continuation<Push?>, Push?)
 
     private struct State {
         var buffer: PushBuffer
         var isFinished = false
-        /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: Continuation<Push?>] = [:]
         var lastWaiter: UInt64 = 0
-        /// The owner, if it has several clients.
         let cluster: (any PushChannelOwner)?
 
-        /// Removes the next element from the buffer.
         mutating func take() -> Push? {
             guard let element = buffer.next() else { return nil }
             guard let cluster, case .frame(let frame) = element, let session = frame.session else {
@@ -43,7 +35,6 @@ package final class PushChannel: CancellationReceiver {
             }
         }
 
-        /// Returns whether reading may be resumed now, and notes that it is.
         mutating func mayResumeReading() -> Bool {
             guard suspendsReading, buffer.isRoomy else { return false }
             suspendsReading = false
@@ -51,7 +42,6 @@ package final class PushChannel: CancellationReceiver {
         }
     }
 
-    /// Orders the channels of one client by creation.
     let number: UInt64
     let selection: PushSelection.Rule
     private let state: Lock<State>
@@ -64,16 +54,10 @@ package final class PushChannel: CancellationReceiver {
         state = Lock(State(buffer: buffer, cluster: owner.endsWithClient ? nil : owner))
     }
 
-    // MARK: On the loop
-
-    /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// Buffers or drops the pushes that the channel wants. Returns whether this buffer must suspend reading now and did
-    /// not before, the number of pushes that entered the buffer, and the number of pushes, these or earlier ones, that
-    /// were dropped because it was full.
-    ///
-    /// - Parameter isSurplus: Whether a full buffer that suspends reading drops the pushes.
+    /// `isNewlyFull`: this buffer must suspend reading now and did not before. `dropped` may count earlier pushes.
+    /// `isSurplus`: a full buffer that suspends reading drops the pushes.
     func offer(_ pushes: [Frame], isSurplus: Bool) -> (isNewlyFull: Bool, taken: Int, dropped: Int) {
         let wanted = wanted(of: pushes)
         guard !wanted.isEmpty else { return (false, 0, 0) }
@@ -103,7 +87,7 @@ package final class PushChannel: CancellationReceiver {
         return (isNewlyFull, taken, dropped)
     }
 
-    /// The pushes that the channel receives. A channel with a key is offered nothing else.
+    /// A channel with a key is offered nothing else.
     private func wanted(of pushes: [Frame]) -> [Frame] {
         switch selection {
         case .all, .key: pushes
@@ -115,13 +99,10 @@ package final class PushChannel: CancellationReceiver {
 
     package func noteReconnected() { update { state, _ in state.buffer.noteReconnected() } }
 
-    /// Notes that `count` pushes that may have been meant for this channel were malformed.
     func noteMalformed(_ count: Int) { update { state, _ in state.buffer.noteDropped(count) } }
 
-    /// A client that offered pushes is closed or deallocated.
     func clientEnded() { if owner.endsWithClient { finish() } }
 
-    /// Ends the channel. Pushes in the buffer can still be read.
     package func finish() {
         update { state, _ in
             state.isFinished = true
@@ -129,7 +110,6 @@ package final class PushChannel: CancellationReceiver {
         }
     }
 
-    /// Changes the state, and resumes waiting readers with the elements that are available.
     private func update(_ change: (inout State, inout [Served]) -> Void) {
         let served = state.withLock { state -> [Served] in
             guard !state.isFinished else { return [] }
@@ -141,12 +121,8 @@ package final class PushChannel: CancellationReceiver {
         for (waiter, element) in served { waiter.resume(returning: element) }
     }
 
-    // MARK: From any task
-
-    /// Returns what `next()` would return at once; `nil` if it would wait.
-    ///
-    /// Most elements are there when their reader asks for them. A cancellation handler and a continuation for each would
-    /// cost three times as much as taking it.
+    /// `nil` if `next()` would wait. Most elements are there when their reader asks for them; a cancellation handler
+    /// and a continuation for each would cost three times as much as taking it.
     func nextIfAvailable() -> Push?? {
         if Task.isCancelled { return .some(nil) }
         let (element, mayResume, isFinished) = state.withLock { state -> (Push?, Bool, Bool) in
@@ -157,7 +133,6 @@ package final class PushChannel: CancellationReceiver {
         return element != nil || isFinished ? .some(element) : nil
     }
 
-    /// Waits for the next element.
     func next() async -> Push? {
         let id = state.withLock { state -> UInt64 in
             state.lastWaiter += 1
@@ -181,7 +156,6 @@ package final class PushChannel: CancellationReceiver {
         state.withLock { $0.waiters.removeValue(forKey: numbers.lowerBound) }?.resume(returning: nil)
     }
 
-    /// Ends the channel because the stream was finished or can no longer be iterated.
     func stop() {
         finish()
         owner.stopListening(self)

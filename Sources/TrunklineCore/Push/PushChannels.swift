@@ -1,32 +1,27 @@
 /// The push streams of one client, on its event loop. Streams with a key are found by it; each of the others is asked
 /// for every push.
 struct PushChannels {
-    /// The channels without a key, in the order of their creation.
     private var others: [PushChannel] = []
     private var keyed: [PushKey: [PushChannel]] = [:]
     /// The channels whose full buffer suspends reading. May contain channels that no longer do.
     private var full: [PushChannel] = []
-    /// The numbers of the channels in `full`.
     private var fullNumbers: Set<UInt64> = []
-    /// The number of malformed pushes without a known key that have not been reported to the channels with a key.
+    /// Malformed pushes without a known key that have not been reported to the channels with a key.
     private var malformedCount = 0
-    /// The pushes that streams have dropped because their buffer was full, by kind of stream. A push that several streams
-    /// have dropped counts several times.
+    /// By kind of stream. A push that several streams have dropped counts several times.
     private(set) var dropped: [String: Int] = [:]
-    /// Those of `dropped` that have not been reported.
     private var unreported: [String: Int] = [:]
-    /// The number of pushes that entered the buffer of a stream, including those that it has dropped later. It never
-    /// decreases, because exporters report it as a counter.
+    /// The pushes that entered the buffer of a stream, including those dropped later. It never decreases, because
+    /// exporters report it as a counter.
     private(set) var deliveredCount = 0
 
-    /// All channels, in the order of their creation, because the order of a dictionary differs between processes.
+    /// In the order of their creation, because the order of a dictionary differs between processes.
     var all: [PushChannel] {
         keyed.isEmpty ? others : (others + keyed.values.joined()).sorted { $0.number < $1.number }
     }
 
     var isEmpty: Bool { others.isEmpty && keyed.isEmpty }
 
-    /// Whether any of the channels suspends reading.
     mutating func suspendReading() -> Bool {
         // Removes only from the end, so each channel is checked once.
         while let last = full.last, !last.suspendsReading { fullNumbers.remove(full.removeLast().number) }
@@ -58,10 +53,7 @@ struct PushChannels {
         (self.dropped, self.deliveredCount) = (dropped, deliveredCount)
     }
 
-    /// Offers pushes to the channels that receive them. Returns true if any of them must suspend reading now and did not
-    /// before.
-    ///
-    /// - Parameter isSurplus: Whether a full buffer that suspends reading drops the pushes.
+    /// Returns true if any channel must suspend reading now and did not before. `isSurplus`: as in `PushChannel.offer`.
     mutating func offer(_ pushes: [Frame], isSurplus: Bool, speaking codec: ProtocolCodec) -> Bool {
         var isNewlyFull = false
         for channel in others where offer(pushes, isSurplus, to: channel) { isNewlyFull = true }
@@ -91,14 +83,12 @@ struct PushChannels {
         if count > 0 { unreported[name, default: 0] += count }
     }
 
-    /// Removes and returns what has been dropped since the last call, in a fixed order.
     mutating func takeDropped() -> [(stream: String, count: Int)] {
         if unreported.isEmpty { return [] }
         return exchange(&unreported, with: [:]).sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// Notes malformed pushes in the channels with a key. Done once for a batch, because there may be very many of
-    /// both.
+    /// Done once for a batch, because there may be very many malformed pushes and channels with a key.
     mutating func yieldMalformed() {
         guard malformedCount > 0 else { return }
         for channel in all {
@@ -109,14 +99,13 @@ struct PushChannels {
 }
 
 extension [PushChannel] {
-    /// Inserts a channel in the order of the numbers. Streams that are created at the same time may arrive in another.
+    /// Streams that are created at the same time may arrive in another order than that of their numbers.
     fileprivate mutating func insert(_ channel: PushChannel) {
         var place = count
         while place > 0, self[place - 1].number > channel.number { place -= 1 }
         insert(channel, at: place)
     }
 
-    /// Removes a channel. The channels are in the order of their numbers.
     fileprivate mutating func remove(_ channel: PushChannel) {
         var (low, high) = (0, count)
         while low < high {

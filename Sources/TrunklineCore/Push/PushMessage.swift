@@ -1,9 +1,8 @@
 /// A message that the server sent without a request.
 public struct PushMessage: Sendable, Hashable {
-    /// The received frame.
     package var frame: Frame
 
-    /// The server that sent the message, if it came through a cluster. Not compared, like the session.
+    /// Not compared, like the session.
     private let source: Uncompared<ClusterSource?>
 
     package init(_ frame: Frame) { (self.frame, source) = (frame, Uncompared(nil)) }

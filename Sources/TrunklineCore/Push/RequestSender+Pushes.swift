@@ -96,7 +96,7 @@ public struct PushSelection: Sendable {
         case matching(@Sendable (PushMessage) -> Bool)
         case key(PushKey)
 
-        /// How streams with this rule are called in metrics and in the log. A key may be a secret, and there may be many.
+        /// For metrics and the log. A key may be a secret, and there may be many.
         var name: String {
             switch self {
             case .all: "all"

@@ -1,6 +1,5 @@
 import Synchronization
 
-/// Replies that arrive in parts, and requests that are sent in pieces.
 extension Client {
     /// Sends a request and returns a stream of the reply: each part as it arrives, then the response.
     ///
@@ -89,7 +88,6 @@ extension Client {
         return OpenRequest(stream(.open, frame, timeout, partTimeout, options, buffering))
     }
 
-    /// Sends a request of another sender.
     nonisolated func stream(
         _ call: RoutedReplies.Call,
         _ timeout: Timeout,
@@ -175,7 +173,6 @@ extension Client {
         return ReplyStream(channel)
     }
 
-    /// The stream of a request that has ended.
     private nonisolated func ended(
         _ outcome: Outcome,
         _ route: RoutedReplies.Route?

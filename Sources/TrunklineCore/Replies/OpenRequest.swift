@@ -16,7 +16,7 @@ public struct OpenRequest: Sendable {
     public let responses: ReplyStream<Response>
     private let progress = Progress()
 
-    /// Whether the last piece was sent. Shared by all copies of the value.
+    /// Shared by all copies of the value.
     private final class Progress: Sendable {
         let isFinished = Atomic<Bool>(false)
     }

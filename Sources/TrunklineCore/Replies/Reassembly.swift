@@ -1,14 +1,11 @@
 import Synchronization
 
-/// Joins the parts of a reply for a caller that wants the whole: their bodies, followed by the body of the response.
+/// Joins the parts of a reply for a caller that wants the whole.
 final class Reassembly {
-    /// When the first part arrived.
     private(set) var firstPart: Instant?
     private var bodies: [UInt8] = []
-    /// Whether the parts are those of an error response.
     private var isErrorResponse = false
     private let budget: ReassemblyBudget
-    /// The number of bytes taken from the budget.
     private var taken = 0
 
     init(in budget: ReassemblyBudget) { self.budget = budget }
@@ -16,7 +13,6 @@ final class Reassembly {
     // Runs however the request ends, and when it is retried without the parts that have arrived.
     deinit { budget.giveBack(taken) }
 
-    /// Adds a part that arrived at `now`. Returns an error message if there is no room for it.
     func add(_ part: Frame, at now: Instant) -> String? {
         firstPart = firstPart ?? now
         if part.isErrorResponse, !isErrorResponse { bodies = [] }  // an error response replaces the reply so far
@@ -35,8 +31,7 @@ final class Reassembly {
 
     private var tooLong: String { "the reply is longer than \(budget.perReply) bytes (maximumReplySize)" }
 
-    /// Returns the outcome of the request with the whole reply. An error response that came whole is passed on
-    /// unchanged.
+    /// An error response that came whole is passed on unchanged.
     func completed(_ outcome: Outcome) -> Outcome {
         if isErrorResponse, case .failure(let error) = outcome {
             return .failure(error.rejected(after: bodies, upTo: budget.perReply))
@@ -50,8 +45,7 @@ final class Reassembly {
 }
 
 extension ClientError {
-    /// Returns this error with the bodies of earlier parts in front of the body of its error response. If that is
-    /// longer than `maximumSize` bytes, it is truncated and marked as malformed.
+    /// A body longer than `maximumSize` bytes is truncated and marked as malformed.
     func rejected(after bodies: [UInt8], upTo maximumSize: Int) -> ClientError {
         guard code == .rejected, var frame = response?.frame else { return self }
         if bodies.count + frame.body.count > maximumSize { frame.malformedReason = .illegalLength }
@@ -60,11 +54,9 @@ extension ClientError {
     }
 }
 
-/// The limits on replies that are being reassembled: for each one and for all together.
-///
-/// The count is atomic, because it is decreased wherever the last reference to a reply is released.
+/// The limits on replies that are being reassembled: for each one and for all together. The count is atomic, because it
+/// is decreased wherever the last reference to a reply is released.
 final class ReassemblyBudget: Sendable {
-    /// The maximum number of bytes of one reply.
     let perReply: Int
     private let inAll: Int
     private let held = Atomic<Int>(0)
@@ -74,7 +66,6 @@ final class ReassemblyBudget: Sendable {
         inAll = max(0, options.maximumReassemblyBytes)
     }
 
-    /// Takes room for `count` more bytes. Returns an error message if there is not enough.
     func take(_ count: Int) -> String? {
         // Called on one event loop only, so the room that is seen cannot be taken by another thread.
         guard count <= inAll - held.load(ordering: .relaxed) else {
@@ -84,7 +75,6 @@ final class ReassemblyBudget: Sendable {
         return nil
     }
 
-    /// Whether no bytes are held.
     var isEmpty: Bool { held.load(ordering: .relaxed) == 0 }
 
     func giveBack(_ count: Int) { held.wrappingSubtract(count, ordering: .relaxed) }

@@ -1,35 +1,28 @@
 /// Carries the parts of one reply from the event loop to the task that reads the stream.
 package final class ReplyChannel: ReplySource, CancellationReceiver {
-    /// What a reader receives: an element, the end (`nil`), or the failure.
     typealias Element = Result<Response?, ClientError>
 
     private struct State {
         var buffer: PushBuffer
-        /// The response. Stored outside the buffer, so that it always fits.
+        /// Outside the buffer, so that the response always fits.
         var last: Response?
-        /// Why there is no response. Delivered once, after the parts.
+        /// Delivered once, after the parts.
         var failure: ClientError?
         /// The bodies of the parts of an error response, up to the limit. The reader receives them as the failure.
         var errorResponse: [UInt8] = []
-        /// Whether the request has ended.
         var isFinished = false
-        /// Why no frame can be added to the request any more.
         var ending: ClientError?
-        /// Whether the rest of the reply was given up.
         var isAbandoned = false
         /// Whether the reader already knows why the stream ends, so that only the end is delivered.
         var isSilent = false
         var firstPart: Instant?
-        /// Since when a reader waits that has not reached this channel yet. It waited for a client that takes the
+        /// Since when a reader waits that has not reached this channel yet: it waited for a client that takes the
         /// request.
         var arriving: Instant?
-        /// Whether this buffer suspends reading from the socket.
         var suspendsReading = false
         var waiters: [UInt64: (continuation: Continuation<Element>, since: Instant)] = [:]
         var lastWaiter: UInt64 = 0
 
-        /// Removes what is available for a reader: a part, the response, the failure or the end. `nil` if it has to
-        /// wait.
         mutating func take() -> Element? {
             if isSilent { return .success(nil) }
             if case .frame(let part)? = buffer.next() { return .success(Response(part)) }
@@ -38,13 +31,11 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
             return isFinished ? .success(nil) : nil
         }
 
-        /// Since when the first of the readers waits; `nil` if none does.
         var waitsSince: Instant? {
             let since = waiters.values.map(\.since).min()
             return arriving.map { min($0, since ?? $0) } ?? since
         }
 
-        /// Returns whether this buffer suspended reading and has room again, so that reading may resume.
         mutating func mayResumeReading() -> Bool {
             guard suspendsReading, buffer.isRoomy else { return false }
             suspendsReading = false
@@ -55,27 +46,22 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
     private let state: Lock<State>
     /// `nil` for the reply of a call that has ended without a request.
     private let requestID: RequestID?
-    /// The type number of the request.
     let type: UInt32
     private let commandQueue: CommandQueue
     private let loop: any EventLoop
-    /// The deadline of the whole reply.
     private let deadline: Instant?
     private let partTimeout: Duration?
-    /// The maximum number of bytes kept of an error response that comes in parts.
+    /// In bytes, of an error response that comes in parts.
     private let maximumErrorResponse: Int
-    /// How far a reply has come when its request ends.
     struct Progress: Sendable {
-        /// Whether a part has arrived.
         let hasParts: Bool
-        /// How long a reader waits for the first element; `nil` if none waits.
         let waited: Duration?
     }
 
     /// Receives the outcome of the request, once, before its readers do. May replace it.
     typealias End = @Sendable (Outcome, Progress) -> Outcome
     private let onEnd: End?
-    /// Called when the first part has arrived, unless it is one of an error response.
+    /// Not called for a part of an error response.
     private let onFirstPart: (@Sendable () -> Void)?
 
     init(
@@ -103,21 +89,16 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         self.state = Lock(state)
     }
 
-    // MARK: On the loop
-
-    /// Whether this buffer suspends reading from the socket.
     var suspendsReading: Bool { state.withLock { $0.suspendsReading } }
 
-    /// When the first part arrived. Since then the request cannot be sent again. `nil` if none has arrived.
+    /// From the first part on, the request cannot be sent again.
     var firstPart: Instant? { state.withLock { $0.firstPart } }
 
-    /// Why no frame can be added to the request any more; `nil` while it is in flight.
     var ending: ClientError? { state.withLock { $0.ending } }
 
-    /// Returns when to check again whether the request has expired, or `nil` if it has expired at `now`.
-    ///
-    /// The time of a part does not run while no reader waits, and a reader that begins to wait does so after `now`. So
-    /// one deadline per stream is enough, and calls of `next` do not have to notify the event loop.
+    /// Returns when to check again whether the request has expired, or `nil` if it has. The time of a part does not run
+    /// while no reader waits, and a reader that begins to wait does so after `now`. So one deadline per stream is
+    /// enough, and calls of `next` do not have to notify the event loop.
     func nextLook(at now: Instant) -> Instant? {
         let since = state.withLock { $0.waitsSince }
         // Without a reader, at least 10 ms, so that a very short timeout does not keep the event loop busy.
@@ -126,7 +107,6 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         return due > now ? due : nil
     }
 
-    /// Handles a part that arrived at `now`.
     func offer(_ part: Frame, at now: Instant) -> Waiter.Reception {
         let (reception, isFirst) = state.withLock { state in
             let isFirst = state.firstPart == nil
@@ -159,7 +139,7 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         return .full(self)
     }
 
-    /// Ends the stream with the outcome of the request. What has arrived can still be read. Called once.
+    /// What has arrived can still be read. Called once.
     func finish(_ outcome: Outcome) {
         let outcome = onEnd?(outcome, progress) ?? outcome
         let (served, mayResume) = state.withLock { state in
@@ -192,8 +172,6 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         }
     }
 
-    // MARK: From any task
-
     package func next(after waited: Duration) async throws(ClientError) -> Response? {
         if let element = nextIfAvailable() { return try element.get() }
         let id = state.withLock { state -> UInt64 in
@@ -213,10 +191,8 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         return try element.get()
     }
 
-    /// Returns what `next` would return at once; `nil` if it would wait.
-    ///
-    /// Most parts are there when their reader asks for them, because a batch of them is decoded before it is resumed. A
-    /// cancellation handler and a continuation for each would cost three times as much as taking it.
+    /// `nil` if `next` would wait. Most parts are there when their reader asks for them, because a batch of them is
+    /// decoded before it is resumed. A cancellation handler and a continuation for each would cost three times as much.
     private func nextIfAvailable() -> Element? {
         if Task.isCancelled { return nil }
         let (element, mayResume) = state.withLock { state in (state.take(), state.mayResumeReading()) }
@@ -224,7 +200,6 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         return element
     }
 
-    /// Adds a frame to the request. See `OpenRequest`.
     package func post(_ frame: Frame) async throws(ClientError) {
         if let ending { throw ending.withFate(.notSent) }
         if Task.isCancelled { throw .cancelledUnsent }
@@ -242,7 +217,6 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
         if let error { throw error }
     }
 
-    /// Like `abandon`, for a reader that already knows why: the stream ends at once.
     package func end() {
         abandon()
         state.withLock { $0.isSilent = true }
@@ -251,7 +225,6 @@ package final class ReplyChannel: ReplySource, CancellationReceiver {
     /// The reader's task is cancelled. The event loop then delivers the outcome of the request, which ends the wait.
     package func cancelWaits(_ numbers: ClosedRange<UInt64>) { abandon() }
 
-    /// Gives up the rest of the reply: discards what has arrived, and cancels the request.
     package func abandon() {
         let (isFinished, mayResume) = state.withLock { state in
             guard !state.isAbandoned else { return (true, false) }

@@ -125,7 +125,6 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
 extension ReplyStream<Response> {
     package init(_ source: any ReplySource) { self.init(source) { $0 } }
 
-    /// Returns the same stream, whose elements `request` decodes.
     func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> ReplyStream<Typed.Reply> {
         let client = sender as? Client
         return ReplyStream<Typed.Reply>(reading) { [weak client] response throws(ClientError) in
@@ -133,8 +132,7 @@ extension ReplyStream<Response> {
         }
     }
 
-    /// Sends another frame of this request, with its serial and on its link: a piece of an `OpenRequest`, which is the
-    /// last one unless `isPart` is true, or a window update.
+    /// Sends another frame of this request, with its serial and on its link: a piece, or a window update.
     package func post(_ request: Request, isPart: Bool = false) async throws(ClientError) {
         var frame = request.frame
         if isPart { frame.kind = .part }
@@ -142,20 +140,16 @@ extension ReplyStream<Response> {
     }
 }
 
-/// The request whose reply a stream delivers.
 package protocol ReplySource: AnyObject, Sendable {
-    /// Waits for the next part, for the response after them, or for the end (`nil`).
-    ///
-    /// - Parameter waited: How long the reader has waited already.
+    /// Returns the next part, the response after them, or `nil` at the end. `waited` is how long the reader has waited
+    /// already.
     func next(after waited: Duration) async throws(ClientError) -> Response?
 
-    /// Adds a frame to the request. See `OpenRequest`.
     func post(_ frame: Frame) async throws(ClientError)
 
-    /// Gives up the rest of the reply, and cancels the request.
     func abandon()
 
-    /// Like `abandon`, for a reader that already knows why: the stream ends at once.
+    /// For a reader that already knows why: the stream ends at once.
     func end()
 }
 

@@ -1,56 +1,46 @@
-/// The reply to a request that was sent with a sender other than a client: a task of its own performs the request, on
-/// one client after the other if it may be tried elsewhere. After the first part has arrived, it stays where it is.
+/// The reply to a request of a sender other than a client: a task of its own performs the request, on one client after
+/// the other if it may be tried elsewhere. After the first part has arrived, it stays where it is.
 ///
 /// The fate is exact because one lock decides between the task and the readers. Until the task has begun to hand the
 /// request to a client, a reader whose time is over, or whose task is cancelled, ends the request: nothing is handed
-/// over after that. From then on that client decides, as for a request of its own: the reader cancels the request
-/// there, or lets its time expire there, and gets the client's outcome.
+/// over after that. From then on that client decides: the reader cancels the request there, or lets its time expire
+/// there, and gets the client's outcome.
 package final class RoutedReplies: ReplySource {
     private struct State {
         /// The reply of the latest try. Released outside the lock, because that cancels a request.
         var replies: ReplyStream<Response>?
-        /// The number of tries that have begun.
         var number = 0
         /// Whether the latest try is being handed to its client, so that it may be written.
         var isSubmitting = false
-        /// The tries up to this one have ended.
         var ended = 0
         /// The tries up to this one have failed before any part of a reply, and another one may follow.
         var failed = 0
         /// Why the latest of these has failed. Released outside the lock: its cause may be an object of the user.
         var latestError: ClientError?
-        /// The fate of the tries that have failed.
         var earlierFate = ClientError.Fate.notSent
-        /// Why no further client is tried.
         let decision: Decision
         var failure: ClientError? { decision.failure }
-        /// Whether a reader has received the failure.
         var isFailureDelivered = false
         var isAbandoned = false
         /// Whether the reader already knows why the stream ends.
         var isSilent = false
-        /// The number of further pieces that the latest client has, or may have, put on its link. No other client can
-        /// take the request then, unless nothing of it was written.
+        /// The further pieces that the latest client has, or may have, put on its link. No other client can take the
+        /// request then, unless nothing of it was written.
         var pieces = 0
-        /// The readers that wait for a client, and the callers of `post`, which have no deadline here. Each alarm is
-        /// rung when something has changed.
+        /// The readers that wait for a client, and the callers of `post`, which have no deadline here.
         var waits: [UInt64: (alarm: Alarm, since: Instant)] = [:]
         var lastWait: UInt64 = 0
         /// Since when a reader of the try that has failed waits. It comes back, perhaps after the next try has begun.
         var returning: Instant?
-        /// Those that wait until the request has been handed over.
         var handovers: [Continuation<Void>] = []
         var task: Task<Void, Never>?
 
         init(_ decision: Decision) { self.decision = decision }
 
-        /// The reply of the latest try, unless that has failed.
         var current: ReplyStream<Response>? { isSubmitting || failed >= number ? nil : replies }
 
-        /// Decides why no further client is tried, unless that is decided.
         func fail(_ error: ClientError) { decision.decide(error.after(earlierFate)) }
 
-        /// Since when the first of the readers waits; `nil` if none does.
         var waitsSince: Instant? {
             let since = waits.values.map(\.since).min() ?? .distantFuture
             let first = min(since, returning ?? .distantFuture)
@@ -67,7 +57,6 @@ package final class RoutedReplies: ReplySource {
 
         var failure: ClientError? { decided.withLock { $0 } }
 
-        /// Decides, unless that is decided. Returns the earlier decision.
         @discardableResult
         func decide(_ error: ClientError) -> ClientError? {
             decided.withLock { decided in
@@ -77,10 +66,8 @@ package final class RoutedReplies: ReplySource {
         }
     }
 
-    /// A request in parts that is performed by clients.
     package struct Call: Sendable {
         let request: Request
-        /// Whether further pieces of the request follow.
         let isOpen: Bool
         let timeout: Timeout
         package let partTimeout: Timeout
@@ -99,43 +86,33 @@ package final class RoutedReplies: ReplySource {
             (self.options, self.buffering) = (options, buffering)
         }
 
-        /// The time for the whole reply, which has another default than that of other calls.
+        /// The whole reply has another default than other calls.
         package func timeout(by defaults: ClientOptions.Requests) -> Timeout {
             timeout.or(options.timeout).duration(orByDefault: defaults.streamTimeout).map { .after($0) } ?? .never
         }
     }
 
-    /// What a client needs to know about a request of another sender.
     struct Route: Sendable {
-        /// How long a reader has waited for the first element already; `nil` if none waits.
         let waited: Duration?
-        /// Called on the event loop when the first part has arrived.
         var onFirstPart: (@Sendable () -> Void)?
         let onEnd: @Sendable (Outcome, ReplyChannel.Progress) -> Void
     }
 
     /// Makes the call with a client, as the body of ``RequestSender/perform(timeout:options:_:)`` does. Calls the last
-    /// argument, if there is one, when the first part has arrived. Returns the error with which the reply has ended
-    /// after it began.
+    /// argument when the first part has arrived. Returns the error with which the reply has ended after it began.
     package typealias Try =
         @Sendable (
             Client, Timeout, CallOptions, (@Sendable () -> Void)?
         ) async throws(ClientError) -> ClientError?
 
-    /// Decides that the request has failed with this error, the one that its reader gets. If that was decided before,
-    /// because the reader waits no longer, returns the earlier error.
+    /// Decides the error of the request. Returns the earlier error if that was decided before, because the reader waits
+    /// no longer.
     package typealias Ending = @Sendable (ClientError) -> ClientError?
 
     private let state: Lock<State>
     private let loop: any EventLoop
-    /// The longest wait of a reader for a client; `nil` for no limit.
     private let partTimeout: Duration?
 
-    /// - Parameters:
-    ///   - partTimeout: The longest wait of a reader for a client; `nil` for no limit.
-    ///   - loop: Measures this time.
-    ///   - executor: The executor of the task that performs the request.
-    ///   - perform: Performs the call with one client after the other.
     package init(
         _ call: Call,
         _ partTimeout: Duration?,
@@ -161,10 +138,7 @@ package final class RoutedReplies: ReplySource {
         state.withLock { $0.task = task }
     }
 
-    // MARK: The task
-
-    /// Performs the request on one client, until its reply has ended. Throws if another one may be tried. Returns the
-    /// error with which the reply has ended otherwise.
+    /// Throws if another client may be tried. Returns the error with which the reply has ended otherwise.
     private func run(
         _ call: Call,
         on client: Client,
@@ -191,7 +165,7 @@ package final class RoutedReplies: ReplySource {
         return error
     }
 
-    /// Begins a try. Returns its number, and how long a reader waits already. Throws if the request has ended.
+    /// Returns how long a reader waits already. Throws if the request has ended.
     private func begin() throws(ClientError) -> (number: Int, waited: Duration?) {
         let now = loop.now
         let begun = state.withLock { state -> Result<(number: Int, waited: Duration?), ClientError> in
@@ -205,7 +179,6 @@ package final class RoutedReplies: ReplySource {
         return try begun.get()
     }
 
-    /// The client has the request.
     private func handedOver(_ replies: ReplyStream<Response>) {
         // Whatever has been cancelled meanwhile could not be cancelled there.
         let (_, isAbandoned, handovers) = update { state in
@@ -217,7 +190,7 @@ package final class RoutedReplies: ReplySource {
         if isAbandoned || Task.isCancelled { replies.cancel() }
     }
 
-    /// A try has ended. Called before its readers, if any, receive the outcome.
+    /// Called before the readers of the try, if any, receive the outcome.
     private func tryEnded(_ number: Int, _ outcome: Outcome, _ progress: ReplyChannel.Progress) {
         let now = loop.now
         update { state -> ClientError? in
@@ -231,12 +204,10 @@ package final class RoutedReplies: ReplySource {
         }
     }
 
-    /// The task is cancelled while a client has the request.
     private func cancelTry(_ number: Int) {
         state.withLock { $0.number == number ? $0.current : nil }?.cancel()
     }
 
-    /// Changes the state, and lets those look again that wait for a change.
     @discardableResult
     private func update<Result: Sendable>(_ change: (inout State) -> Result) -> Result {
         let (result, alarms) = state.withLock { state in
@@ -246,8 +217,6 @@ package final class RoutedReplies: ReplySource {
         for alarm in alarms { alarm.ring() }
         return result
     }
-
-    // MARK: For readers
 
     package func next(after waited: Duration) async throws(ClientError) -> Response? {
         let since = loop.now.advanced(by: .zero - waited)
@@ -267,20 +236,14 @@ package final class RoutedReplies: ReplySource {
         return nil
     }
 
-    /// Whether a try has failed before any part of a reply.
     private func hasFailed(_ number: Int) -> Bool { state.withLock { $0.failed >= number } }
 
-    /// What a reader, or a caller of `post`, does next.
     private enum Step {
         case take(ReplyStream<Response>, number: Int)
         case fail(ClientError)
-        /// The stream has ended, and its failure was delivered.
         case end
-        /// The request ends, because its reader waits no longer.
         case abandon(ClientError)
-        /// Wait until the request has been handed over.
         case awaitHandover
-        /// Wait for a change.
         case wait
     }
 
@@ -323,11 +286,8 @@ package final class RoutedReplies: ReplySource {
         }
     }
 
-    // MARK: Waits
-
     private typealias Wait = (alarm: Alarm, id: UInt64)
 
-    /// Registers one that waits for a change. It looks again before it waits.
     private func beginWait(_ since: Instant) -> Wait {
         let alarm = Alarm(on: loop)
         return state.withLock { state in
@@ -339,7 +299,6 @@ package final class RoutedReplies: ReplySource {
 
     private func end(_ wait: Wait) { state.withLock { $0.waits[wait.id] = nil } }
 
-    /// Waits until the request has been handed over, which needs no other task.
     private func handover() async {
         await withContinuation { continuation in
             let isOver = state.withLock { state in
@@ -349,8 +308,6 @@ package final class RoutedReplies: ReplySource {
             if isOver { continuation.resume() }
         }
     }
-
-    // MARK: Further pieces
 
     package func post(_ frame: Frame) async throws(ClientError) {
         while true {
@@ -367,8 +324,7 @@ package final class RoutedReplies: ReplySource {
         }
     }
 
-    /// Waits for a reply that has not failed, and counts a piece that its client gets. The fate of an error is that of
-    /// the piece.
+    /// Counts a piece that the client gets. The fate of an error is that of the piece.
     private func replyForPiece() async throws(ClientError) -> (replies: ReplyStream<Response>, number: Int) {
         var wait: Wait?
         defer { if let wait { end(wait) } }
@@ -392,8 +348,6 @@ package final class RoutedReplies: ReplySource {
         }
     }
 
-    /// Waits until a try has ended. Returns whether it has failed before any part of a reply; false if the task is
-    /// cancelled.
     private func fails(_ number: Int) async -> Bool {
         var wait: Wait?
         defer { if let wait { end(wait) } }
@@ -405,13 +359,9 @@ package final class RoutedReplies: ReplySource {
         return false
     }
 
-    // MARK: The end
-
     package func abandon() { abandon(because: nil) }
 
-    /// Gives up the request. If no client has it, that is decided here; otherwise the client decides.
-    ///
-    /// - Parameter error: The error with which it has ended, if it has.
+    /// If no client has the request, its end is decided here; otherwise the client decides.
     private func abandon(because error: ClientError?) {
         let (task, replies) = update { state in
             state.isAbandoned = true
@@ -429,8 +379,6 @@ package final class RoutedReplies: ReplySource {
 }
 
 extension ClientError {
-    /// A reader has waited too long for a client that takes its request. `error` is that of the latest try, if one has
-    /// failed.
     fileprivate static func tooLate(after error: ClientError?, in timeout: Duration?) -> ClientError {
         if let error, error.fate != .notSent || !error.mayBeSentElsewhere { return error }
         return ClientError(
@@ -443,7 +391,6 @@ extension ClientError {
         )
     }
 
-    /// The request was cancelled while no client had it.
     fileprivate static func cancelled(after earlier: Fate) -> ClientError {
         if earlier == .notSent { return .cancelledUnsent }
         return ClientError(.cancelled, earlier, "cancelled before the request was sent again")

@@ -1,4 +1,3 @@
-/// Typed requests of a client.
 extension Client {
     /// Sends a typed request and returns the decoded response.
     ///
@@ -32,7 +31,6 @@ extension Client {
         }
     }
 
-    /// Counts a response that its caller could not decode.
     package nonisolated func noteUndecodable(_ error: ClientError) {
         loop.schedule(LoopClosure { [weak self] in self?.countUndecodable(error) })
     }

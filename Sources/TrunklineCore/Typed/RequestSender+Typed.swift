@@ -132,7 +132,6 @@ extension RequestSender {
 }
 
 extension TypedRequest {
-    /// Decodes the response to a subscription, and ends the subscription if that fails.
     package func read(
         _ subscription: Subscription,
         for sender: (any RequestSender)? = nil

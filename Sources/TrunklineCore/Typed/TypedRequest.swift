@@ -90,8 +90,7 @@ extension TypedRequest {
     }
 }
 
-/// Thrown if a request type implements neither `decode(_:)` nor `decode(_:for:)`, or if it implements only the latter
-/// and the former was called.
+/// A request type implements neither `decode` method, or only `decode(_:for:)`, and the other one was called.
 struct UnreadableResponse: Error, CustomStringConvertible {
     let request: String
 
@@ -157,8 +156,6 @@ public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvert
     }
 }
 
-// MARK: - Frames
-
 extension Request {
     /// Creates the untyped form of a typed request, for calls that take a `Request`.
     ///
@@ -176,8 +173,7 @@ extension Request {
 }
 
 extension TypedRequest {
-    /// Decodes the response with this request. If that fails, the client or the cluster counts it, for the sender of a
-    /// link its client. A sender of another module counts nothing.
+    /// A failure is counted by the client or the cluster. A sender of another module counts nothing.
     package func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
         do throws(ClientError) {
             return try read(response)
@@ -187,7 +183,6 @@ extension TypedRequest {
         }
     }
 
-    /// Decodes the response with this request.
     package func read(_ response: Response) throws(ClientError) -> Reply {
         do {
             return try Self.decode(response, for: self)

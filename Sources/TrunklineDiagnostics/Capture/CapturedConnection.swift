@@ -1,17 +1,14 @@
 import TrunklineCore
 
-/// An address and a port in a capture.
 struct CapturedHost: Hashable {
-    /// The four bytes of the address.
+    /// IPv4: four bytes.
     let address: [UInt8]
     let port: UInt16
 }
 
-/// A packet of a capture.
 struct CapturedPacket {
-    /// The captured bytes, from the IPv4 header on.
+    /// From the IPv4 header on. May be cut off.
     let bytes: [UInt8]
-    /// The size of the packet, of which `bytes` may be only the beginning.
     let size: Int
 
     /// A UDP datagram (RFC 768).
@@ -29,8 +26,7 @@ struct CapturedPacket {
         return ipv4(17, from: source, to: destination, datagram, size: datagram.count)
     }
 
-    /// Completes a TCP segment of `size` bytes, which has a zero checksum and may be cut off. The checksum of a segment
-    /// that is cut off counts missing bytes as zeros.
+    /// Completes a TCP segment with a zero checksum. Missing bytes of a segment that is cut off count as zeros.
     fileprivate static func segment(
         from source: CapturedHost,
         to destination: CapturedHost,
@@ -86,7 +82,7 @@ struct InternetChecksum {
         return ~UInt16(sum)
     }
 
-    /// Adds `bytes`, which begin at an even position.
+    /// `bytes` must begin at an even position.
     mutating func add(_ bytes: [UInt8]) {
         var index = 0
         while index + 1 < bytes.count {
@@ -112,10 +108,9 @@ struct CapturedConnection {
 
     let client: CapturedHost
     let server: CapturedHost
-    /// The sequence numbers of the next byte of each side. Wireshark shows them counted from these first ones.
+    /// The next sequence numbers. Wireshark shows them counted from these first ones.
     private var nextOfClient: UInt32 = 0x1000_0000
     private var nextOfServer: UInt32 = 0x2000_0000
-    /// The window of the last empty segment.
     private var emptyWindow = UInt16.max - 1
 
     init(client: CapturedHost, server: CapturedHost) {
@@ -123,7 +118,6 @@ struct CapturedConnection {
         self.server = server
     }
 
-    /// Returns the next segment of `side` with a payload of `size` bytes, of which `payload` is the beginning.
     mutating func segment(from side: Side, _ flags: Flags, _ payload: [UInt8] = [], size: Int = 0) -> CapturedPacket {
         let (source, destination) = side == .client ? (client, server) : (server, client)
         let (sequence, other) = side == .client ? (nextOfClient, nextOfServer) : (nextOfServer, nextOfClient)

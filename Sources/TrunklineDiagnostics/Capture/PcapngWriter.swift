@@ -7,7 +7,6 @@ import TrunklineCore
 /// block type (4) | length (4) | body, padded to 4 bytes | length (4)
 /// ```
 struct PcapngWriter {
-    /// The direction of a packet, as seen from the client.
     enum Direction: UInt32 {
         case inbound = 1
         case outbound
@@ -33,9 +32,8 @@ struct PcapngWriter {
     /// The length of an option has 16 bits.
     private static let maximumTextSize = 60_000
 
-    /// The file so far.
     private(set) var bytes: [UInt8] = []
-    /// The number of packets; also the number by which Wireshark calls the last one.
+    /// Also the number by which Wireshark calls the last packet.
     private(set) var packetCount = 0
 
     init(application: String, interface: String, comments: [String] = []) {
@@ -56,14 +54,7 @@ struct PcapngWriter {
         }
     }
 
-    /// Appends a packet.
-    ///
-    /// - Parameters:
-    ///   - packet: The captured bytes.
-    ///   - size: The size of the packet, of which `packet` may be only the beginning.
-    ///   - nanoseconds: The time since 1970.
-    ///   - direction: The direction of the packet; `nil` if it has none.
-    ///   - comments: The comments of the packet.
+    /// `packet` may be only the beginning of the `size` bytes. `nanoseconds` count from 1970.
     mutating func add(
         _ packet: [UInt8],
         size: Int,

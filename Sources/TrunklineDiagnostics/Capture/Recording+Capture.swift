@@ -31,7 +31,7 @@ extension Recording {
         pcapng(speaking: codec, port: port, room: 256 << 20)
     }
 
-    /// - Parameter room: The number of bytes of all frames.
+    /// - Parameter room: In bytes, for all frames.
     package func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
         var capture = RecordingCapture(of: self, codec, port: port, room: room)
         for entry in entries { capture.add(entry) }
@@ -41,7 +41,6 @@ extension Recording {
 
 /// Turns the entries of a recording into packets, one after another.
 private struct RecordingCapture {
-    /// An attempt, as events name it.
     private struct Attempt: Hashable {
         let endpoint: String?
         let number: Int64?
@@ -53,17 +52,13 @@ private struct RecordingCapture {
     /// A link, or an attempt to establish one.
     private struct Link {
         var connection: CapturedConnection
-        /// The codecs of both sides.
         var client: LinkCodec
         var server: LinkCodec
         let attempt: Attempt
-        /// Whether it is an attempt whose session number is not known yet.
         var isAttempt = false
-        /// Whether the TCP connection is established.
         var isEstablished = false
     }
 
-    /// The frame that a request was sent in.
     private struct SentRequest {
         let link: Int
         let packet: Int
@@ -74,29 +69,24 @@ private struct RecordingCapture {
     private let codec: ProtocolCodec
     private let start: Duration
     private let servers: ServerAddresses
-    /// The endpoints of links that events name.
     private var endpoints: [SessionID: String] = [:]
     private var links: [Link] = []
-    /// The open links, by their session numbers.
     private var open: [SessionID: Int] = [:]
-    /// The links that began as attempts, oldest first: all, those at each endpoint, and those of each attempt. Those
-    /// that are no attempts any more are removed when they are the last.
+    /// Oldest first. `latestAttempt` removes links that are no attempts any more from the end.
     private var attempts: [Int] = []
     private var attemptsAtEndpoint: [String?: [Int]] = [:]
     private var attemptsByName: [Attempt: [Int]] = [:]
     private var requests: [RequestID: SentRequest] = [:]
-    /// How many bytes frames may still have, and how many of them only small frames.
+    /// In bytes. The last `roomOfSmallFrames` of them are for small frames.
     private var room: Int
     private let roomOfSmallFrames: Int
     private var padding = RecordingPadding()
-    /// The ports of clients. A port of a server would make a dissector confuse the directions.
+    /// A port of a server would make a dissector confuse the directions.
     private let clientPorts: [UInt16]
 
-    /// The largest frame that is captured as a whole: a body of 64 KiB, and its header.
     private static let maximumCapture = 68 << 10
     private static let maximumSmallFrame = 1 << 10
     private static let segmentSize = 32 << 10
-    /// The largest body or field that is encoded.
     private static let maximumEncoded = 64 << 20
     private static let clientAddress: [UInt8] = [10, 0, 0, 1]
     private static let syslogPort: UInt16 = 514
@@ -136,8 +126,6 @@ private struct RecordingCapture {
         }
     }
 
-    // MARK: Frames
-
     private mutating func add(_ header: Recording.Header, from side: CapturedConnection.Side, at time: UInt64) {
         let link = link(of: header.session, at: time)
         if !links[link].isEstablished { establish(link, at: time) }
@@ -174,7 +162,6 @@ private struct RecordingCapture {
         }
     }
 
-    /// Returns the bytes of a frame with this header.
     private mutating func encode(
         _ header: Recording.Header,
         from side: CapturedConnection.Side,
@@ -199,8 +186,6 @@ private struct RecordingCapture {
         if side == .client { links[link].client = codec } else { links[link].server = codec }
         return output
     }
-
-    // MARK: Events
 
     private mutating func add(_ event: Recording.Event, at time: UInt64) {
         let text = event.line
@@ -227,7 +212,6 @@ private struct RecordingCapture {
         }
     }
 
-    /// Ends a link or an attempt.
     private mutating func addEnd(_ event: Recording.Event, at time: UInt64) {
         let (text, phase) = (event.line, event.text("phase"))
         let cause = event.text("cause").flatMap { DisconnectCause(rawValue: $0) }
@@ -254,7 +238,6 @@ private struct RecordingCapture {
         write(link, side, [.ack], at: time)
     }
 
-    /// Returns the latest attempt to which `event` belongs.
     private mutating func attempt(of event: Recording.Event) -> Int? {
         Self.latestAttempt(in: &attemptsByName[Attempt(event), default: []], of: links)
     }
@@ -266,13 +249,10 @@ private struct RecordingCapture {
         attemptsByName[links[link].attempt, default: []].append(link)
     }
 
-    /// Returns the last of these links that is still an attempt.
     private static func latestAttempt(in list: inout [Int], of links: [Link]) -> Int? {
         while let last = list.last, !links[last].isAttempt { list.removeLast() }
         return list.last
     }
-
-    // MARK: Links
 
     /// Returns the link of `session`. If it is new, it takes the place of the latest attempt at its endpoint.
     private mutating func link(of session: SessionID, at time: UInt64) -> Int {
@@ -306,8 +286,6 @@ private struct RecordingCapture {
         write(link, .client, [.ack], at: time, comments)
     }
 
-    // MARK: Packets
-
     private mutating func write(
         _ link: Int,
         _ side: CapturedConnection.Side,
@@ -322,7 +300,6 @@ private struct RecordingCapture {
         file.add(packet.bytes, size: packet.size, at: time, direction, comments: comments)
     }
 
-    /// Writes a syslog message (RFC 3164) from the port of `link`: facility local0, severity informational.
     private mutating func log(_ text: String, _ link: Int? = nil, at time: UInt64, _ comments: [String] = []) {
         let log = CapturedHost(address: Self.clientAddress, port: Self.syslogPort)
         let source = link.map { links[$0].connection.client } ?? log
@@ -335,15 +312,11 @@ private struct RecordingCapture {
     }
 }
 
-/// The addresses of servers in a capture.
 private struct ServerAddresses {
     let ports: Set<UInt16>
     private let hosts: [String: CapturedHost]
     private let unknown: CapturedHost
 
-    /// - Parameters:
-    ///   - endpoints: The endpoints as text.
-    ///   - port: The port of all servers, if it is not `nil`.
     init(_ endpoints: [String], port: UInt16?) {
         var hosts: [String: CapturedHost] = [:]
         var unnamed: [String: [UInt8]] = [:]
@@ -365,7 +338,7 @@ private struct ServerAddresses {
         ports = Set(hosts.values.map(\.port) + [unknown.port])
     }
 
-    /// The server at `endpoint`. If it is not known, the first one of the recording.
+    /// The first server of the recording if `endpoint` is unknown.
     subscript(endpoint: String?) -> CapturedHost { endpoint.flatMap { hosts[$0] } ?? unknown }
 
     private static func address(_ host: String) -> [UInt8]? {
@@ -376,23 +349,20 @@ private struct ServerAddresses {
 }
 
 extension Recording.Header {
-    /// The header in words, for comments.
     fileprivate var summary: String {
         let status = status != 0 || isErrorResponse ? " status \(status)" : ""
         return "\(kind) \(shownName) serial \(serial)\(status) (\(bodyCount) bytes)"
     }
 
-    /// The name of a request or, if it has none, its type. The text of a recording may contain any name.
+    /// The text of a recording may contain any name.
     fileprivate var shownName: String { name?.escaped(upTo: 64) ?? "type 0x\(String(type, radix: 16))" }
 }
 
 extension Recording.Event {
-    /// The event in one line, as ``/Trunkline/ClientEvent/description`` writes it.
     fileprivate var line: String { ([name] + fields.map { "\($0.name)=\($0.value)" }).joined(separator: " ") }
 }
 
 extension SendBuffer {
-    /// Returns the first `length` unwritten bytes, or all of them if they are fewer.
     fileprivate func prefix(_ length: Int) -> [UInt8] {
         // Safe: the pieces are valid during the call.
         unsafe withUnwritten(limit: .max) { pieces in

@@ -49,8 +49,6 @@ private struct LayoutElement {
 
     func error(_ message: String) -> LayoutError { LayoutError(path, message) }
 
-    // MARK: Reading
-
     var elements: [LayoutElement] {
         get throws(LayoutError) {
             guard case .list(let values) = value else { throw error("a list is expected") }
@@ -72,7 +70,6 @@ private struct LayoutElement {
         }
     }
 
-    /// Bytes in hexadecimal digits.
     var bytes: [UInt8] {
         get throws(LayoutError) {
             guard let bytes = HexText.bytes(of: try text) else {
@@ -112,7 +109,6 @@ private struct LayoutElement {
         return lower...upper
     }
 
-    /// One of the names.
     func choice<Choice>(_ choices: KeyValuePairs<String, Choice>) throws(LayoutError) -> Choice {
         let name = value.text
         if let choice = choices.first(where: { $0.key == name }) { return choice.value }
@@ -121,7 +117,6 @@ private struct LayoutElement {
 }
 
 extension String {
-    /// Where the first `pattern` is.
     fileprivate func firstEnd(of pattern: String) -> Range<Index>? {
         indices.lazy.filter { self[$0...].hasPrefix(pattern) }.first.map {
             $0..<index($0, offsetBy: pattern.count)
@@ -154,25 +149,20 @@ private struct LayoutMembers {
 
     var names: [String] { members.map(\.name) }
 
-    /// Removes and returns a member; `nil` if there is none.
     mutating func take(_ name: String) -> LayoutElement? {
         guard let index = members.firstIndex(where: { $0.name == name }) else { return nil }
         return LayoutElement(members.remove(at: index).value, at: place(of: name))
     }
 
-    /// Removes and returns a member that must be there.
     mutating func require(_ name: String) throws(LayoutError) -> LayoutElement {
         guard let element = take(name) else { throw LayoutError(place(of: name), "the member is missing") }
         return element
     }
 
-    /// Throws if there are members that were not taken.
     func finish() throws(LayoutError) {
         if let member = members.first { throw LayoutError(place(of: member.name), "unknown member") }
     }
 }
-
-// MARK: - The layout
 
 extension LayoutMembers {
     mutating func layout() throws(LayoutError) -> FrameLayout {
@@ -196,7 +186,6 @@ extension LayoutMembers {
         return layout
     }
 
-    /// The names of types of requests, whose members are the types.
     private static func requestNames(_ element: LayoutElement) throws(LayoutError) -> [UInt32: String] {
         var members = try LayoutMembers(element)
         var names: [UInt32: String] = [:]
@@ -227,10 +216,7 @@ extension LayoutMembers {
     }
 }
 
-// MARK: - Fields
-
 extension LayoutMembers {
-    /// The members that say what a field holds.
     private static let contents = [
         "constant", "type", "serial", "status", "kind", "length", "integer", "bytes", "contentType", "reserved", "body",
         "checksum",
@@ -319,8 +305,6 @@ extension LayoutMembers {
     }
 }
 
-// MARK: - Roles
-
 extension LayoutMembers {
     mutating func roles() throws(LayoutError) -> FrameLayout.Roles {
         var roles = FrameLayout.Roles()
@@ -347,7 +331,6 @@ extension LayoutMembers {
         return roles
     }
 
-    /// Types as a number or a range, or an object with the bits or the field that mark the frames.
     private static func role(_ element: LayoutElement) throws(LayoutError) -> Role {
         guard case .object = element.value else { return types(try element.range()) }
         var members = try LayoutMembers(element)
@@ -433,7 +416,6 @@ extension LayoutMembers {
         return field
     }
 
-    /// `"type"`, or an object with the name of a field.
     private static func repeated(_ element: LayoutElement) throws(LayoutError) -> RepeatedField {
         if element.value.text == "type" { return .type }
         var members = try LayoutMembers(element)

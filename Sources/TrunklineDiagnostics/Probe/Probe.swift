@@ -27,7 +27,6 @@ public struct Probe: Sendable {
     public var certificateWarning: Duration = .seconds(14 * 86_400)
 
     let codec: (any FrameCodec)?
-    /// What the report calls the format of the frames.
     let format: String
     let options: ClientOptions
     let ping: (@Sendable (Client) async throws -> Void)?
@@ -91,19 +90,14 @@ public struct Probe: Sendable {
 
     static let noDatagrams = "datagrams (udp://) have no connection to probe"
 
-    /// Whether a client has to speak the protocol, because there is more to send than pings of the codec.
     var needsClient: Bool { codec != nil && (options.handshake.perform != nil || ping != nil) }
 
-    /// Whether an invalid certificate of the server is no problem.
     var isInsecure: Bool { options.tls.verification == .insecureNone }
 
-    /// The number of pings within its limits.
     var effectivePings: Int { min(max(0, pings), 10_000) }
 
-    /// The timeout within its limits.
     var effectiveTimeout: Duration { min(max(.milliseconds(1), timeout), .century) }
 
-    /// The interval within its limits.
     var effectiveInterval: Duration { min(max(.zero, interval), .century) }
 }
 

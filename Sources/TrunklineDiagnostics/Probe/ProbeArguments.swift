@@ -1,26 +1,22 @@
 package import TrunklineCore
 import TrunklineLayouts
 
-/// The error for a command line that cannot be used.
 package struct ProbeUsageError: Error {
     package let message: String
 }
 
-/// What a probe speaks.
 struct ProbeProtocol: Sendable {
     var codec: (any FrameCodec)?
     let name: String
     var ping: (@Sendable (Client) async throws -> Void)?
 }
 
-/// The parsed command line.
 package struct ProbeArguments: Sendable {
-    /// The frames that the server speaks.
     enum Preset: String, CaseIterable, Sendable {
         case none, standard, extended, checked
         case checkedHeader = "checked-header"
 
-        /// The layout; `nil` for `none`. Throws if the system has no SHA-256.
+        /// Throws if the system has no SHA-256.
         func layout() throws(LayoutError) -> FrameLayout? {
             switch self {
             case .none: nil
@@ -32,7 +28,6 @@ package struct ProbeArguments: Sendable {
         }
     }
 
-    /// The text of `--help`, at most 80 columns wide.
     static func usage(hasFixedProtocol: Bool) -> String {
         let format = """
               --preset NAME        the frames of the server: standard, extended, checked,
@@ -91,21 +86,14 @@ package struct ProbeArguments: Sendable {
     package private(set) var interval = Duration.milliseconds(100)
     package private(set) var timeout = Duration.seconds(5)
     private(set) var warnDays = 14
-    /// The options of the client, as changed by the arguments about TLS.
     private var options: ClientOptions
     private(set) var isJSON = false
 
-    /// The presets and layouts are those of `trunkline-probe`.
     package init?(_ words: some Sequence<String>) throws(ProbeUsageError) {
         try self.init(words, ClientOptions(), fixed: nil)
     }
 
-    /// Parses the words after the name of the program. Returns `nil` if they ask for help.
-    ///
-    /// - Parameters:
-    ///   - words: The words.
-    ///   - options: The options of the client.
-    ///   - fixed: What the server speaks; `nil` if an argument decides it.
+    /// `nil` if the words after the name of the program ask for help. Without `fixed`, they choose the format.
     init?(
         _ words: some Sequence<String>,
         _ options: ClientOptions,
@@ -150,7 +138,6 @@ package struct ProbeArguments: Sendable {
         try take(values, isInsecure: flags.contains("--insecure"))
     }
 
-    /// The probe of the arguments.
     package func probe() -> Probe {
         var probe = Probe(
             of: endpoint,
@@ -194,7 +181,6 @@ package struct ProbeArguments: Sendable {
         }
     }
 
-    /// The text of a file of at most 1 MiB.
     private static func text(ofFile path: String) throws(LayoutError) -> String {
         switch contents(ofFile: path, limit: 1 << 20) {
         case .success(let bytes): return String(decoding: bytes, as: UTF8.self)
@@ -248,7 +234,6 @@ package struct ProbeArguments: Sendable {
         return number
     }
 
-    /// A time of at most an hour.
     private static func time(
         _ values: [String: String],
         _ name: String,
@@ -268,7 +253,6 @@ package struct ProbeArguments: Sendable {
         return time
     }
 
-    /// Checks that the file can be read.
     private static func file(_ values: [String: String], _ name: String) throws(ProbeUsageError) -> PEM? {
         guard let path = values[name] else { return nil }
         let file = PEM.file(path)

@@ -31,7 +31,7 @@ extension Probe {
         await run(arguments, options, fixed: ProbeProtocol(codec: codec, name: "\(type(of: codec))", ping: ping))
     }
 
-    /// Does the same for the protocol that `--preset` or `--layout` names: the tool `trunkline-probe`.
+    /// The tool `trunkline-probe`.
     package static func run(_ arguments: [String] = Array(CommandLine.arguments.dropFirst())) async -> Int32 {
         await run(arguments, ClientOptions(), fixed: nil)
     }
@@ -59,7 +59,6 @@ extension Probe {
         }
     }
 
-    /// The name of the program, without its path.
     static var programName: String {
         CommandLine.arguments.first?.split(separator: "/").last.map { String($0).escaped() } ?? "probe"
     }

@@ -1,65 +1,53 @@
 import TrunklineCore
 
-/// What is sent and received on a usable link.
 struct ProbeExchange {
-    /// The format of the frames; `nil` to discard what is received.
+    /// `nil` to discard what is received.
     var codec: LinkCodec?
     fileprivate var pongsLookLikePings = false
-    /// When a ping of the server was answered last, if answers look like pings.
     fileprivate var latestPong: Instant?
     fileprivate var received = ReceiveBuffer()
     fileprivate var unsent: [UInt8] = []
     fileprivate(set) var bytesReceived = 0
-    /// The number of received frames by kind, without pongs.
+    /// By kind, without awaited pongs.
     fileprivate(set) var frames: [String: Int] = [:]
-    /// Whether the server has sent a frame or, without a codec, a byte.
     fileprivate(set) var hasHeard = false
-    /// How and when the link ended, unless the probe closed it.
+    /// `nil` also if the probe closed the link.
     fileprivate(set) var ending: (at: Instant, error: TransportError)?
-    /// Why the received bytes are not frames of the codec.
     fileprivate(set) var malformation: FrameError?
-    /// The serials of the latest ping and of an answer to another one, which came while its answer was awaited.
+    /// An answer with another serial, received while that of the latest ping was awaited.
     fileprivate(set) var strayPong: (ping: SerialNumber, pong: SerialNumber)?
-    /// The serials of the pings that were sent.
     fileprivate var pings: Set<SerialNumber> = []
-    /// The task that waits for the answer to a ping, or only for the end of the link.
     fileprivate var waiting: Waiting?
 
     fileprivate struct Waiting {
         let begun: Instant
-        /// The serial of the ping; `nil` if only the end of the link is awaited.
         let ping: SerialNumber?
         let continuation: CheckedContinuation<ProbedLink.PingOutcome, Never>
     }
 
-    /// The number of reads from the socket at once.
     fileprivate static let readsAtOnce = 16
 }
 
 extension ProbedLink {
-    /// How a ping ended.
     enum PingOutcome: Sendable {
         case answered(Duration)
         case unanswered
-        /// The link has ended, or the server does not speak the format.
         case ended
     }
 
-    /// Begins to read, so that pings can be answered and the end of the link is noticed.
     func listen(speaking codec: (any FrameCodec)?) {
         exchange.codec = codec.map { LinkCodec($0) }
         exchange.pongsLookLikePings = (codec as? any HeartbeatCodec)?.pongsLookLikePings ?? false
         transport?.isReading = true
     }
 
-    /// Sends the ping with this number and waits for its answer. Returns `nil` if the codec has no ping now. Call this
-    /// on the loop.
+    /// `nil` if the codec has no ping now. Call this on the loop.
     func ping(number: Int, within timeout: Duration) async -> PingOutcome? {
         guard let frame = exchange.codec?.ping(number: UInt64(number)) else { return nil }
         return await wait(for: timeout, afterSending: frame)
     }
 
-    /// Waits for the end of the link, at most for `interval`. Call this on the loop.
+    /// Waits for the end of the link. Call this on the loop.
     func watch(for interval: Duration) async { _ = await wait(for: interval) }
 
     private func wait(for timeout: Duration, afterSending ping: Frame? = nil) async -> PingOutcome {
@@ -93,8 +81,6 @@ extension ProbedLink {
         answer(.ended)
     }
 
-    // MARK: Out
-
     private func send(_ frame: Frame) {
         var output = SendBuffer()
         do throws(FrameError) {
@@ -121,9 +107,6 @@ extension ProbedLink {
         transport?.awaitsWritable = (transport as? SecuredTransport)?.isHoldingBytes ?? false
     }
 
-    // MARK: In
-
-    /// Reads what is available, for a bounded time.
     func readAll() {
         for _ in 0..<ProbeExchange.readsAtOnce {
             guard let transport else { return }
@@ -186,7 +169,6 @@ extension ProbedLink {
     }
 }
 
-/// Calls a closure when a timer fires.
 final class Alarm: TimerTarget {
     private let body: @Sendable () -> Void
 

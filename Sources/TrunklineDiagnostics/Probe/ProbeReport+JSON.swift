@@ -144,10 +144,7 @@ extension Spread {
     }
 }
 
-// MARK: - Writing
-
 extension JSONValue {
-    /// An object of the members that have a value.
     fileprivate static func members(_ members: (name: String, value: JSONValue?)...) -> JSONValue {
         .object(members.compactMap { member in member.value.map { (member.name, $0) } })
     }
@@ -161,7 +158,6 @@ extension JSONValue {
         number.flatMap { $0.isFinite ? .number("\($0)") : nil }
     }
 
-    /// The value with a member or element a line.
     fileprivate var prettyText: String { text(indentedBy: "") }
 
     private func text(indentedBy indentation: String) -> String {

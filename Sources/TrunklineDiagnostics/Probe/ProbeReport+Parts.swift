@@ -2,13 +2,11 @@ import TrunklineCore
 
 /// What the probe found, step by step. Durations are in seconds.
 extension ProbeReport {
-    /// A failure with a stable name.
     package struct Failure: Sendable {
         package let code: String
         package let message: String
-        /// Whether the server works, but did not accept this client.
+        /// The server works, but did not accept this client.
         private(set) var isRejection = false
-        /// Whether the server has said that it does not accept the certificate of this client.
         private(set) var isOfClientCertificate = false
 
         init(code: String, _ message: String, isRejection: Bool = false) {
@@ -27,7 +25,6 @@ extension ProbeReport {
             (code, message) = ("malformed_frame", "\(error)")
         }
 
-        /// The failure for any error that a client or its user throws.
         init(any error: any Error) {
             switch error {
             case let error as TransportError: self.init(error)
@@ -48,7 +45,6 @@ extension ProbeReport {
         }
     }
 
-    /// The lookup of one family of addresses.
     package struct Resolution: Sendable {
         let family: String
         let duration: Double
@@ -66,12 +62,9 @@ extension ProbeReport {
         }
     }
 
-    /// An attempt at one address.
     package struct Address: Sendable {
         package enum Outcome: String, Sendable {
-            /// The link that a client would use.
             case won
-            /// The link was usable, but later than that of another address.
             case usable
             /// The certificate is not valid, so a client would not use the link.
             case untrusted
@@ -80,11 +73,10 @@ extension ProbeReport {
 
         package let address: String
         package let result: Outcome
-        /// When the attempt began, counted from the start of the probe.
+        /// Since the start of the probe.
         let began: Double
-        /// How long it took until the socket was connected.
         let connect: Double?
-        /// How long the TLS handshake took after that.
+        /// Without `connect`.
         let tls: Double?
         let error: Failure?
         let session: Session?
@@ -102,7 +94,6 @@ extension ProbeReport {
         }
     }
 
-    /// The agreed parameters of TLS.
     package struct Session: Sendable {
         let version: String
         let cipherSuite: String
@@ -123,15 +114,14 @@ extension ProbeReport {
         let names: [String]
         let notBefore: String
         let notAfter: String
-        /// The days until it expires, rounded down to tenths; negative if it has expired.
+        /// Rounded down to tenths; negative if expired.
         let daysLeft: Double
-        /// The seconds until it expires; negative if it has expired.
+        /// In seconds; negative if expired.
         let timeLeft: Double
         let fingerprint: String
-        /// Why it is not valid now; `nil` if it is.
         let problem: String?
 
-        /// - Parameter time: The time since 1970; if it is `nil`, nothing is expired.
+        /// - Parameter time: Since 1970; with `nil`, nothing is expired.
         init(_ certificate: TLSCertificate, at time: Duration?) {
             (subject, issuer, names) = (certificate.subject, certificate.issuer, certificate.names)
             notBefore = CalendarTime(seconds: certificate.notBefore).text(decimals: 0)
@@ -142,12 +132,10 @@ extension ProbeReport {
             problem = time.flatMap { CertificateExpiry(.client, certificate).problem(at: $0) }
         }
 
-        /// `expires in 4 days, at 2026-11-29T23:10:35Z`
         var expiry: String {
             "expires in \(Self.text(timeLeft)), at \(notAfter)"
         }
 
-        /// `4 days left`, or `expired 4 days ago`.
         var remaining: String { timeLeft < 0 ? "expired \(Self.text(-timeLeft)) ago" : "\(Self.text(timeLeft)) left" }
 
         /// The seconds in whole days, or in the largest unit of which there is one: `4 days`, `1 hour`.
@@ -161,18 +149,12 @@ extension ProbeReport {
         }
     }
 
-    /// The handshake of a client: what `options.handshake` did.
     package struct Login: Sendable {
-        /// How long the handshake took.
         let duration: Double?
-        /// Why no link became ready.
         let error: Failure?
         let clue: LinkEndClue?
 
-        /// - Parameters:
-        ///   - failure: The error of `connect`; `nil` if a link became ready.
-        ///   - attempt: The report of the attempt that failed.
-        ///   - duration: How long the handshake took.
+        /// `failure` is `nil` if a link became ready. `attempt` is the one that failed.
         init(_ failure: ClientError?, _ attempt: DisconnectReport?, duration: Duration?) {
             self.duration = duration?.inSeconds
             guard let failure else {
@@ -198,7 +180,7 @@ extension ProbeReport {
             return Failure(code: code, "the login failed: \(cause.message)", isRejection: isRejection)
         }
 
-        /// Whether the closure of the handshake has a mistake, so that the server refused nothing.
+        /// The closure of the handshake has a mistake: the server refused nothing.
         private static func isMistake(_ error: (any Error)?) -> Bool {
             switch (error as? ClientError)?.code {
             case .invalidRequest, .invalidResponse, .invalidArgument: true
@@ -212,10 +194,8 @@ extension ProbeReport {
         package private(set) var answered = 0
         private(set) var times: [Double] = []
         private(set) var roundTrip: Spread?
-        /// Why the last ping failed.
         private(set) var error: Failure?
         private var durations: [Duration] = []
-        /// The serials of the last ping and of an answer that was not its own, if it was not answered.
         var stray: (ping: SerialNumber, pong: SerialNumber)?
 
         mutating func add(_ time: Duration) {
@@ -228,11 +208,9 @@ extension ProbeReport {
         mutating func fail(_ error: any Error) { self.error = Failure(any: error) }
     }
 
-    /// Further connections to the same address.
     struct Connections: Sendable {
         private(set) var attempts = 0
         private(set) var succeeded = 0
-        /// How many of them resumed the TLS session of an earlier one.
         private(set) var resumed: Int?
         private(set) var connect: Spread?
         private(set) var tls: Spread?
@@ -258,14 +236,10 @@ extension ProbeReport {
     struct Link: Sendable {
         let address: String
         let bytesReceived: Int
-        /// The number of received frames by kind, without the answers to pings. Of the link of a client, only
-        /// `go_away`.
+        /// By kind, without answers to pings. Of the link of a client, only `go_away`.
         let framesReceived: [String: Int]
-        /// How the link ended, unless the probe closed it.
         let ending: Failure?
-        /// How long it was usable before it ended.
         let lifetime: Double?
-        /// Why the bytes that the server sent are not frames of the format.
         let malformation: Failure?
         let clue: LinkEndClue?
 
@@ -304,13 +278,11 @@ extension ProbeReport {
 extension ProbedLink {
     var connectTime: Duration? { connected?.since(begun) }
 
-    /// How long the TLS handshake took; `nil` without one.
     var securingTime: Duration? {
         guard session != nil, let connected, let usable else { return nil }
         return usable.since(connected)
     }
 
-    /// What may be behind the end of the link.
     fileprivate func clue(of error: any Error, in phase: DisconnectReport.Phase) -> LinkEndClue {
         let problem = loop.unixTime.flatMap { now in
             security?.ownCertificate.flatMap { CertificateExpiry(.client, $0).problem(at: now) }
@@ -326,7 +298,6 @@ extension ProbedLink {
 }
 
 extension SocketAddress {
-    /// Whether a server at the address may expect TLS. A process does not.
     fileprivate var mayUseTLS: Bool {
         switch self {
         case .ipv4, .ipv6, .unix, .vsock: true
@@ -335,10 +306,7 @@ extension SocketAddress {
     }
 }
 
-// MARK: - Names
-
 extension String {
-    /// `timedOut` as `timed_out`.
     fileprivate var snakeCase: String {
         reduce(into: "") { text, character in
             if character.isUppercase { text += "_" }
@@ -348,7 +316,7 @@ extension String {
 }
 
 extension TransportError.Code {
-    /// The name of the code in the document. It does not change between versions.
+    /// Part of the JSON document: the names do not change between versions.
     fileprivate var name: String {
         switch self {
         case .nameResolutionFailed: "name_resolution_failed"

@@ -1,6 +1,5 @@
 import TrunklineCore
 
-/// The report for people.
 extension ProbeReport {
     /// The report for people: a fact a line, in sections, with a line end at the end.
     public var text: String {
@@ -25,7 +24,7 @@ extension ProbeReport {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The different sessions, each with the addresses that have it. Servers with the same certificates share one.
+    /// Servers with the same certificates share a session.
     private var sessions: [(Session, [String])] {
         var found: [(session: Session, addresses: [String])] = []
         for address in addresses {
@@ -39,7 +38,6 @@ extension ProbeReport {
         return found.map { ($0.session, $0.addresses) }
     }
 
-    /// Pads all columns but the last of each row.
     private static func aligned(_ rows: [[String]]) -> [String] {
         let count = rows.map(\.count).max() ?? 0
         let widths = (0..<count).map { column in

@@ -52,11 +52,10 @@ public struct ProbeReport: Sendable {
     var connections: Connections?
     var link: Link?
     var duration = 0.0
-    /// The certificate of this client; `nil` if it has none.
     var clientCertificate: Certificate?
-    /// Whether the port speaks TLS; `nil` if the probe did not find out.
+    /// `nil` if the probe did not find out.
     var speaksTLS: Bool?
-    /// Whether a problem says that the certificate of this client is not valid.
+    /// A problem says already that the certificate of this client is not valid.
     private var hasNamedCertificate = false
 
     init(_ probe: Probe, at time: Duration?) {
@@ -67,13 +66,9 @@ public struct ProbeReport: Sendable {
     }
 }
 
-// MARK: - Health
-
 extension ProbeReport {
-    /// Whether the server may have ended the link because it expects TLS.
     var mayExpectTLS: Bool { (login?.clue ?? link?.clue)?.mayExpectTLS ?? false }
 
-    /// Sets `problems` and `health` by what was found.
     mutating func judge(certificateWarning: Duration, isInsecure: Bool) {
         let warnDays = certificateWarning.inSeconds / 86_400
         let winner = addresses.first { $0.result == .won }
@@ -157,7 +152,6 @@ extension ProbeReport {
         add(Problem(severity: severity, code: code, message: message, address: address, isRejection: false))
     }
 
-    /// Adds a failure, with what may be behind it.
     private mutating func add(_ severity: Health, _ failure: Failure, _ clue: LinkEndClue?, _ address: String?) {
         var (code, message, isRejection) = (failure.code, failure.message, failure.isRejection)
         if failure.isOfClientCertificate {

@@ -1,6 +1,5 @@
 import TrunklineCore
 
-/// How links are secured: the settings, and the name that the certificate must have.
 struct ProbeSecurity: Sendable {
     let context: any TLSContext
     let name: String
@@ -9,7 +8,6 @@ struct ProbeSecurity: Sendable {
         (context, self.name) = (try OpenSSLContext(settings), name)
     }
 
-    /// Throws if the options cannot be used.
     init(for endpoint: Endpoint, _ options: ClientOptions.TLS) async throws(TransportError) {
         var settings = try await options.settings()
         if options.pins.isEmpty {
@@ -24,12 +22,11 @@ struct ProbeSecurity: Sendable {
         try self.init(settings, name: name)
     }
 
-    /// Settings to find out whether a server speaks TLS: any certificate will do.
+    /// To find out whether a server speaks TLS: any certificate will do.
     init(ofAnyServerAt endpoint: Endpoint) throws(TransportError) {
         try self.init(TLSSettings(.client(verifies: false)), name: endpoint.hostName ?? "")
     }
 
-    /// The certificate of this client; `nil` if it has none.
     var ownCertificate: TLSCertificate? { context.ownCertificate }
 }
 

@@ -7,10 +7,7 @@ struct ProbeSession {
     private let loops: EventLoops
     private let options: ClientOptions
 
-    /// - Parameters:
-    ///   - probe: A probe that needs a client.
-    ///   - loop: The loop of the caller, for waiting.
-    ///   - loops: The loops of the client.
+    /// `probe` needs a client. `loop` is that of the caller, for waiting.
     init(_ probe: Probe, on loop: any EventLoop, _ loops: EventLoops) {
         (self.probe, self.loop, self.loops) = (probe, loop, loops)
         var options = probe.options
@@ -24,7 +21,7 @@ struct ProbeSession {
         self.options = options
     }
 
-    /// Connects, sends the pings, and reports what happened. Call this on the loop of the caller.
+    /// Call this on the loop of the caller.
     func run(into report: inout ProbeReport) async {
         guard let codec = probe.codec else { return }
         let client = Client(to: probe.endpoint, speaking: codec, options: options, on: loops)
@@ -69,7 +66,6 @@ struct ProbeSession {
         await awaitHeartbeats(of: client, &pings)
     }
 
-    /// Calls the closure for each ping.
     private func send(
         _ ping: @escaping @Sendable (Client) async throws -> Void,
         with client: Client,

@@ -6,26 +6,20 @@ import TrunklineCore
 final class ProbedLink: TransportHandler, @unchecked Sendable {
     let address: SocketAddress
     let loop: any EventLoop
-    /// When the attempt began.
     let begun: Instant
-    /// When the socket was connected.
     private(set) var connected: Instant?
-    /// When the link was usable: with TLS, when the TLS handshake was complete.
+    /// With TLS, when the TLS handshake was complete.
     private(set) var usable: Instant?
-    /// Why the link did not become usable.
     private(set) var failure: TransportError?
-    /// What the TLS handshake agreed on, with the certificates.
     private(set) var session: TLSSession?
     /// Why the certificate chain is not valid. The link is usable nevertheless.
     private(set) var distrust: TransportError?
     private(set) var transport: (any Transport)?
-    /// What is sent and received once the link is usable.
     var exchange = ProbeExchange()
-    /// How the link is secured; `nil` in plaintext.
     private(set) var security: ProbeSecurity?
     private let onSettled: @Sendable (ProbedLink) -> Void
 
-    /// Creates a link that calls `onSettled` on the loop, once, when it is usable or has failed.
+    /// `onSettled` is called on the loop, once, when the link is usable or has failed.
     init(to address: SocketAddress, on loop: any EventLoop, onSettled: @escaping @Sendable (ProbedLink) -> Void) {
         self.address = address
         self.loop = loop
@@ -33,10 +27,8 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
         begun = loop.now
     }
 
-    /// Whether the link is usable or has failed.
     var isSettled: Bool { usable != nil || failure != nil }
 
-    /// Begins to connect.
     func connect(_ security: ProbeSecurity?) {
         self.security = security
         guard let security else {
@@ -76,7 +68,6 @@ final class ProbedLink: TransportHandler, @unchecked Sendable {
         }
     }
 
-    /// Ends an attempt that has taken too long.
     func timeOut(after timeout: Duration) {
         let what = connected == nil ? "no answer from" : "TLS handshake not completed with"
         fail(TransportError(.timedOut, "connecting to \(address): \(what) the server within \(timeout.text)"))

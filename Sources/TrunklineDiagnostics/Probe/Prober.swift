@@ -13,7 +13,6 @@ actor Prober {
 
     private var race = AddressRace()
     private var lookups: [Lookup] = []
-    /// All attempts, in the order of their start.
     private var links: [ProbedLink] = []
     private var racers: [AddressRace.AttemptID: ProbedLink] = [:]
     private var winner: ProbedLink?
@@ -23,7 +22,6 @@ actor Prober {
     private var connecting: CheckedContinuation<Void, Never>?
     private var nextStart: (alarm: Alarm, timer: LoopTimer)?
 
-    /// A lookup of the addresses of one family.
     private struct Lookup {
         let family: AddressFamily
         var handle: NameLookup?
@@ -39,7 +37,6 @@ actor Prober {
         begun = loop.now
     }
 
-    /// Runs the probe once.
     func run() async -> ProbeReport {
         await connect()
         var report = ProbeReport(probe, at: loop.unixTime)
@@ -76,7 +73,7 @@ actor Prober {
         if !isPinged { report.connections = await connections(to: link.address) }
     }
 
-    /// Finds out whether the port speaks TLS, if that may be why it does not speak the protocol in plaintext.
+    /// TLS may be why the port does not speak the protocol in plaintext.
     private func checkForTLS(at address: SocketAddress, _ report: inout ProbeReport) async {
         guard security == nil, report.mayExpectTLS,
             let security = try? ProbeSecurity(ofAnyServerAt: probe.endpoint)
@@ -85,8 +82,6 @@ actor Prober {
         report.speaksTLS = link.usable != nil || link.failure?.isOfTLSServer == true
         link.close()
     }
-
-    // MARK: Connecting
 
     private func connect() async {
         let alarm = Alarm { [weak self] in self?.assumeIsolated { $0.timeOut() } }
@@ -178,7 +173,6 @@ actor Prober {
         tryTheRest()
     }
 
-    /// Tries the addresses that the race has left out.
     private func tryTheRest() {
         for lookup in lookups {
             guard case .success(let addresses)? = lookup.answer else { continue }
@@ -204,8 +198,6 @@ actor Prober {
         connecting.take()?.resume()
     }
 
-    // MARK: Measuring
-
     private func pings(over link: ProbedLink) async -> ProbeReport.Pings {
         var pings = ProbeReport.Pings()
         for number in 0..<probe.effectivePings {
@@ -223,7 +215,6 @@ actor Prober {
         return pings
     }
 
-    /// Makes further connections, one after the other.
     private func connections(to address: SocketAddress) async -> ProbeReport.Connections {
         var connections = ProbeReport.Connections()
         for number in 0..<probe.effectivePings {
@@ -255,7 +246,7 @@ actor Prober {
 }
 
 extension EventLoop {
-    /// Waits for `interval`. Call this on the loop.
+    /// Call this on the loop.
     func pause(for interval: Duration) async {
         guard interval > .zero else { return }
         let waiting = Lock<CheckedContinuation<Void, Never>?>(nil)
@@ -270,7 +261,6 @@ extension EventLoop {
 }
 
 extension TransportError {
-    /// Whether a failed TLS handshake shows that the server speaks TLS.
     fileprivate var isOfTLSServer: Bool {
         switch code {
         case .tls(.alert), .tls(.protocolVersion), .tls(.noApplicationProtocol): true

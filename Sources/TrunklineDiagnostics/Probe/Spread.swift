@@ -1,15 +1,14 @@
 import TrunklineCore
 
-/// The distribution of some durations, in seconds.
+/// In seconds.
 package struct Spread: Sendable {
     package let minimum: Double
     package let median: Double
     package let mean: Double
     package let maximum: Double
-    /// The standard deviation of all values (not of a sample).
+    /// Of all values, not of a sample.
     package let deviation: Double
 
-    /// Returns `nil` if there are no durations.
     package init?(_ durations: [Duration]) {
         let seconds = durations.map(\.inSeconds).sorted()
         guard let first = seconds.first, let last = seconds.last else { return nil }

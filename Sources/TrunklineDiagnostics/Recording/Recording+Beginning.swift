@@ -1,57 +1,44 @@
 package import TrunklineCore
 
 extension Recording {
-    /// The state of the client at the time of the oldest entry. A recording that begins with its client has only the
-    /// endpoints.
+    /// The client's state at the oldest entry. A recording that begins with its client has only the endpoints.
     package struct Beginning: Sendable, Hashable {
-        /// A link that was ready or draining.
+        /// Ready or draining. `age` counts since it became ready.
         package struct Link: Sendable, Hashable {
             package let session: SessionID
-            /// The endpoint, as events name it.
             package let endpoint: String
-            /// How long the link had been ready.
             package let age: Duration
         }
 
-        /// A request that had not ended.
         package struct Request: Sendable, Hashable {
-            /// `nil` if nothing but the response tells of the request.
             package let id: RequestID?
-            /// The session of its link; `nil` if it was on no link.
             package let session: SessionID?
             package let type: UInt32
-            /// The name of the request, if it has one and is known.
             package var name: String?
-            /// 0 if it was on no link, if it is not known, and if responses are matched in order.
+            /// 0 if on no link, unknown, or matched in order.
             package let serial: SerialNumber
-            /// How long ago its caller had stopped waiting, if its serial was still held; otherwise `nil`.
+            /// `nil` unless its caller had stopped waiting and its serial was still held.
             package var abandonedFor: Duration?
         }
 
-        /// The endpoints of the client, in order, as events name them.
         package var endpoints: [String] = []
         package var links: [Link] = []
-        /// Those on links first.
         package var requests: [Request] = []
 
         var isEmpty: Bool { endpoints.isEmpty && links.isEmpty && requests.isEmpty }
     }
 }
 
-// MARK: - From entries
-
 extension Recording.Beginning {
-    /// What is known at the time of the newest entry.
     struct End {
         var links: [Link] = []
         var requests: [RecordedRequest] = []
-        /// The requests whose callers have stopped waiting, and whose responses have not come.
         var abandoned: [RequestID: (session: SessionID, time: Duration)] = [:]
     }
 
-    /// Derives the state at the oldest of `entries` from what happened afterwards, and from the state at the newest
-    /// one: what ended meanwhile without having begun, and what is still there, was there at the beginning. So nothing
-    /// has to be remembered when an entry is overwritten.
+    /// Derives the state at the oldest entry from what happened afterwards and from the state at the newest one: what
+    /// ended without having begun, and what is still there, was there. So nothing has to be remembered when an entry is
+    /// overwritten.
     init(of entries: [Recording.Entry], endpoints: [String], _ end: End) {
         self.endpoints = endpoints
         guard let start = entries.first?.time else { return }
@@ -106,35 +93,30 @@ extension Recording.Beginning {
         }
     }
 
-    /// What entries tell about the time before them.
     private struct Trail {
         private struct Place: Hashable {
             let session: SessionID
             let serial: SerialNumber
         }
 
-        /// The sessions whose links became ready, and those whose links ended.
         private(set) var begun: Set<SessionID> = []
         private(set) var ended: Set<SessionID> = []
         private var ends: [(event: Recording.Event, time: Duration)] = []
         private var endEvents: [SessionID: Recording.Event] = [:]
-        /// The requests whose call was recorded, and then all that were recorded to be sent or to fail.
+        /// Their call was recorded; `follow` adds those sent or failed.
         private(set) var known: Set<RequestID> = []
         private var sent: Set<RequestID> = []
-        /// The fates of the requests of which only the failure was recorded.
+        /// The fates of requests of which only the failure was recorded.
         private(set) var failed: [RequestID: String] = [:]
         private(set) var answeredLate: Set<RequestID> = []
-        /// Requests of which only the response was recorded.
+        /// Only the response was recorded.
         private(set) var answered: [Request] = []
-        /// Requests that were sent, and whose call was not recorded.
+        /// Sent, but the call was not recorded.
         private(set) var waiting: [Request] = []
         private var usedPlaces: Set<Place> = []
-        /// The type of each request, and of the first.
         private var types: Set<UInt32> = []
         private var firstType: UInt32?
-        /// Whether responses are matched in order: no request has a serial.
         private(set) var isInOrder = false
-        /// Matched in order: the numbers of requests and responses of each session.
         private var counts: [SessionID: (sent: Int, received: Int)] = [:]
 
         var anyType: UInt32 { firstType ?? 0 }
@@ -166,7 +148,6 @@ extension Recording.Beginning {
             isInOrder = hasRequests && !hasSerials
         }
 
-        /// The links that ended and had not begun.
         func links(endedSince start: Duration) -> [Link] {
             ends.compactMap { event, time in
                 guard let session = event.session, !begun.contains(session), let endpoint = event.text("endpoint")
@@ -209,8 +190,8 @@ extension Recording.Beginning {
             }
         }
 
-        /// Matched in order: the requests before the first recorded one of each link. There were as many as there are
-        /// more responses, and requests without a response at the end, than requests.
+        /// Matched in order: requests sent before a link's first recorded one. Their number: responses, plus requests
+        /// open at the end, minus recorded requests.
         func unnumbered(on links: [Link], _ state: End) -> [Request] {
             guard isInOrder else { return [] }
             // The text may claim any number of lost requests.
@@ -231,7 +212,6 @@ extension Recording.Beginning {
 }
 
 extension Duration {
-    /// This duration without parts of nanoseconds, which the text does not have.
     fileprivate var wholeNanoseconds: Duration { .nanoseconds(clampedNanoseconds) }
 }
 
@@ -240,10 +220,8 @@ extension Recording.Event {
         integer("session").flatMap { UInt64(exactly: $0) }.flatMap { $0 == 0 ? nil : SessionID($0) }
     }
 
-    /// The request that the event is about.
     package var request: RequestID? { integer("id").map { RequestID(UInt64(bitPattern: $0)) } }
 
-    /// A number of seconds in the field of this name; `nil` if there is none, or if it is absurd.
     package func seconds(_ name: String) -> Duration? {
         switch self[name] {
         case .seconds(let seconds)? where (0...1e9).contains(seconds): .seconds(seconds)
@@ -253,10 +231,7 @@ extension Recording.Event {
     }
 }
 
-// MARK: - Text
-
 extension Recording.Beginning {
-    /// The members of the first line, each after a comma.
     var members: String {
         var text = ""
         func add(_ name: String, _ elements: [String]) {
@@ -268,7 +243,6 @@ extension Recording.Beginning {
         return text
     }
 
-    /// `nil` if the first line has no such member.
     init?(_ object: JSONValue) throws(RecordingMistake) {
         guard object["endpoints"] != nil || object["links"] != nil || object["requests"] != nil else { return nil }
         for endpoint in try object.list("endpoints") {

@@ -6,17 +6,15 @@ extension Recording {
         package let time: Duration
         package let request: Header
         package fileprivate(set) var replies: [(time: Duration, header: Header)] = []
-        /// The response that answered the request as one of several. It is among the replies of another exchange.
+        /// Answers the request as one of several. It is among the replies of another exchange.
         fileprivate var sharedResponse: (time: Duration, header: Header)?
-        /// Whether the request had been sent before the oldest entry.
         package fileprivate(set) var isOfBeginning = false
 
         package var lastReply: (time: Duration, header: Header)? { sharedResponse ?? replies.last }
     }
 
-    /// The requests that were sent, in order, with their replies; and the frames that the server sent unasked. If no
-    /// request has a serial, responses are matched in order, of each channel. Requests that had been sent before the
-    /// oldest entry come first, with its time.
+    /// Matched by serial or, if no request has one, in order, by channel. Requests that were sent before the oldest
+    /// entry come first, with its time.
     package var exchanges: (matched: [Exchange], unasked: [(time: Duration, header: Header)]) {
         let sent = entries.compactMap { entry in
             if case .sent(let header) = entry.content, header.kind == .request { header } else { nil }
@@ -47,10 +45,8 @@ extension Recording {
     }
 }
 
-/// Matches the responses of a recording with its requests.
 private struct Matcher {
-    /// The requests of a link that have the same serial number. There are several only if they are matched in order, of
-    /// the same channel.
+    /// Several requests have the same key only if they are matched in order.
     private struct Key: Hashable {
         let session: SessionID
         let serial: SerialNumber
@@ -68,26 +64,22 @@ private struct Matcher {
 
     private(set) var exchanges: [Recording.Exchange] = []
     private(set) var unasked: [(time: Duration, header: Recording.Header)] = []
-    /// Whether each exchange awaits a response.
     private var isOpen: [Bool] = []
-    /// The places of exchanges, oldest first. Some may not be open any more.
+    /// Oldest first. Some may be closed.
     private var places: [Key: Deque<Int>] = [:]
-    /// The place of the latest request with a serial, open or not.
+    /// The latest request with a serial, open or not.
     private var latest: [Key: Int] = [:]
     private var open: [Group: OpenPlaces] = [:]
 
-    /// The requests of a link, or those of one type.
     private struct Group: Hashable {
         let session: SessionID
         let type: UInt32?
 
-        /// Those to which a request belongs.
         static func all(of request: Recording.Header) -> [Group] {
             [Group(session: request.session, type: nil), Group(session: request.session, type: request.type)]
         }
     }
 
-    /// - Parameter requests: All that will be added.
     init(_ requests: [Recording.Header]) {
         var serials: [Group: [SerialNumber]] = [:]
         for request in requests {
@@ -143,8 +135,6 @@ private struct Matcher {
         return nil
     }
 
-    // MARK: Frames for several requests
-
     /// The place of the exchange to which a frame for several requests is added: the server repeats it when it has
     /// received the request there. It is the latest that the frame names, or the oldest of those in order.
     private mutating func place(ofPart header: Recording.Header) -> Int? {
@@ -158,8 +148,7 @@ private struct Matcher {
         return last
     }
 
-    /// Closes the exchanges that a response for several requests names. Returns the place of the one to which it is
-    /// added.
+    /// Returns the place of the exchange to which the response is added.
     private mutating func takeAll(namedBy header: Recording.Header, at time: Duration) -> Int? {
         let place = place(ofPart: header)
         if case .next(let count) = header.answers {
@@ -183,13 +172,11 @@ private struct Matcher {
         exchanges[place].sharedResponse = (time, header)
     }
 
-    /// The groups among which a frame names requests.
     private func groups(namedBy header: Recording.Header) -> [Group] {
         guard let types = header.marks.answeredTypes else { return [Group(session: header.session, type: nil)] }
         return types.map { Group(session: header.session, type: $0) }.filter { open[$0] != nil }
     }
 
-    /// What a frame names, matched by serial.
     private func searches(of header: Recording.Header) -> [OpenPlaces.Search] {
         switch header.answers {
         case .all: [.through(.max)]
@@ -203,21 +190,17 @@ private struct Matcher {
 /// The places of exchanges that await a response. All searches take logarithmic time.
 private struct OpenPlaces {
     enum Search {
-        /// Up to this place.
         case through(Int)
-        /// Of the requests with these serials. Those without a serial are not among them.
         case serials(ClosedRange<SerialNumber>)
     }
 
-    /// All serials that may occur, in ascending order.
+    /// All that may occur, ascending.
     private let serials: [SerialNumber]
-    /// A tree over `serials`: the leaves are in its second half, and each other node has the maximum of its two
-    /// children. The values are places plus 1, or 0 for none.
+    /// A tree over `serials`: the leaves are the second half, and each other node has the maximum of its two children.
+    /// The values are places plus 1, or 0 for none.
     private var tree: [Int]
-    /// All places that were appended, in ascending order.
     private var places: [Int] = []
-    /// For each number of the first `places`, itself if the last of them is there, or else a smaller number; 0 is the
-    /// end.
+    /// For each number of the first `places`, itself if the last of them is open, else a smaller number. 0 is the end.
     private var earlier = [0]
 
     init(serials: [SerialNumber]) {
@@ -225,7 +208,6 @@ private struct OpenPlaces {
         tree = Array(repeating: 0, count: 2 * self.serials.count)
     }
 
-    /// Appends a place that is higher than all others.
     mutating func append(_ place: Int, _ serial: SerialNumber) {
         places.append(place)
         earlier.append(places.count)
@@ -238,7 +220,6 @@ private struct OpenPlaces {
         setPlace(0, of: serial)
     }
 
-    /// Returns the last place that `search` finds.
     mutating func last(_ search: Search) -> Int? {
         switch search {
         case .through(let limit):
@@ -280,7 +261,7 @@ private struct OpenPlaces {
 }
 
 extension Array {
-    /// Returns the index of the first element that meets `condition`, or the count. All elements after it must meet it.
+    /// Binary search: all elements after the first that meets `condition` must meet it.
     fileprivate func partition(_ condition: (Element) -> Bool) -> Int {
         var (low, high) = (0, count)
         while low < high {
@@ -292,7 +273,6 @@ extension Array {
 }
 
 extension Recording.Beginning.Request {
-    /// The header of the frame, as far as it is known; `nil` if the request was on no link.
     fileprivate var header: Recording.Header? {
         guard let session, abandonedFor == nil else { return nil }
         return Recording.Header(

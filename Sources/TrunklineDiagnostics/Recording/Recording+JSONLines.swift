@@ -74,10 +74,8 @@ extension Recording {
 /// The lines of a text that are not blank. Not by characters: CR and LF are one `Character`.
 private struct TextLines {
     private let bytes: [UInt8]
-    /// Where the next line begins, and its number, counted from 0.
     private var (start, index): (Int, Int)
 
-    /// A byte-order mark at the beginning is left out.
     init(_ bytes: [UInt8]) {
         self.bytes = bytes
         (start, index) = (bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0, 0)
@@ -116,7 +114,6 @@ public struct RecordingError: Error, Sendable, Hashable, CustomStringConvertible
     public var description: String { "line \(line): \(message)" }
 }
 
-/// A member of a line has a value that it cannot have.
 struct RecordingMistake: Error {
     let message: String
 
@@ -126,7 +123,7 @@ struct RecordingMistake: Error {
     }
 }
 
-/// Members of a line. A member that is missing or `null` has the value `nil`, 0 or `false`.
+/// A member that is missing or `null` reads as `nil`, 0 or `false`.
 extension JSONValue {
     func member<Value>(
         _ name: String,
@@ -160,12 +157,10 @@ extension JSONValue {
 }
 
 extension JSONNumber {
-    /// This number of seconds in nanoseconds, without further decimals. `nil` if it is out of range.
     fileprivate var nanoseconds: Int64? { integer(power: 9, cutsDecimals: true) }
 }
 
 extension JSONText {
-    /// The members of an object, without the braces.
     static func members(_ fields: [(name: String, value: ClientEvent.Value)]) -> String {
         fields.map { field in
             switch field.value {
@@ -180,7 +175,7 @@ extension JSONText {
 }
 
 extension Recording.Entry {
-    /// - Parameter start: The time since 1970 to which `time` is added.
+    /// - Parameter start: In nanoseconds since 1970.
     fileprivate func json(start: Int64?) -> String {
         let time = time.clampedNanoseconds
         let at =
@@ -223,7 +218,6 @@ extension Recording.Entry {
         }
     }
 
-    /// `nil` if the object has no time, or is neither a call, a frame nor an event.
     fileprivate init?(_ object: JSONValue) throws(RecordingMistake) {
         guard let nanoseconds = try object.nanoseconds("t") else { return nil }
         time = .nanoseconds(nanoseconds)
@@ -259,7 +253,6 @@ extension Recording.Header {
         uniqueKeysWithValues: (0...15).compactMap { Frame.Kind(rawValue: $0) }.map { ("\($0)", $0) }
     )
 
-    /// - Parameter direction: The name of the member with the kind of the frame.
     fileprivate init?(_ direction: String, _ object: JSONValue) throws(RecordingMistake) {
         let kind = try object.member(direction, "a kind of frame") { $0.text.flatMap { Self.kinds[$0] } }
         guard let kind else { return nil }
@@ -289,7 +282,6 @@ extension Recording.Field {
 }
 
 extension Int64 {
-    /// This number of nanoseconds in seconds, with nine decimals.
     var asSeconds: String {
         let (seconds, rest) = magnitude.quotientAndRemainder(dividingBy: 1_000_000_000)
         let digits = String(rest)

@@ -1,13 +1,11 @@
 import TrunklineCore
 
 extension Recording {
-    /// The marks that a codec gives a response or part, as far as they say to which requests it belongs and how it ends
-    /// them, and the channel.
+    /// The channel, and what a codec says of a response or part: which requests it belongs to and how it ends them.
     struct Marks: Sendable, Hashable {
         var answers = Frame.Answers.one
-        /// The types of the requests to which the frame can belong; `nil` for all.
+        /// `nil` for all types.
         var answeredTypes: Set<UInt32>?
-        /// Whether the error response leaves open whether its requests were processed.
         var isFateUnknown = false
         var channel: UInt64 = 0
     }
@@ -23,11 +21,7 @@ extension Recording.Marks {
         )
     }
 
-    /// The members of a JSON object; empty if each has its default.
-    ///
-    /// ```
-    /// "answers":"through","answered_types":[3,4],"channel":7
-    /// ```
+    /// Members of a JSON object, such as `"answers":"through","channel":7`. Defaults are left out.
     var members: String {
         guard self != Recording.Marks() else { return "" }
         var members: [String] = []
@@ -64,7 +58,6 @@ extension Recording.Marks {
 }
 
 extension Frame.Answers {
-    /// `nil` if `value` has no such meaning.
     fileprivate init?(_ value: JSONValue) {
         if value.text == "through" {
             self = .through

@@ -51,7 +51,6 @@ extension Recording {
 }
 
 extension Recording.Header {
-    /// The number of bytes of the body and the byte fields of the frame, recorded or not.
     package var declaredCount: Int {
         fields.reduce(bodyCount) { sum, field in
             let count =
@@ -64,11 +63,9 @@ extension Recording.Header {
         }
     }
 
-    /// The frame with this header. What was not recorded of its body and fields is filled with zeros.
+    /// What was not recorded of the body and fields is filled with zeros.
     ///
-    /// - Parameters:
-    ///   - padding: Makes the bytes.
-    ///   - sizeOfField: Returns the size of the byte field of a name, if it is known.
+    /// - Parameter sizeOfField: Returns the size of the byte field of a name, if known.
     package func frame(
         _ padding: inout RecordingPadding,
         sizeOfField: (String) -> Int? = { _ in nil }
@@ -99,9 +96,8 @@ extension Recording.Header {
         return frame
     }
 
-    /// The frame with this header. If `codec` takes the name of requests from what was not recorded, the name stands in
-    /// place of the zeros: in a byte field of its size or, in a body of at most 64 KiB, at the beginning, before
-    /// spaces. So `codec` gives the frame the recorded name.
+    /// If `codec` takes the name of requests from what was not recorded, the name stands in place of the zeros: in a
+    /// byte field of its size or, in a body of at most 64 KiB, at the beginning, before spaces.
     package func frame(
         _ padding: inout RecordingPadding,
         named codec: ProtocolCodec,
@@ -126,12 +122,10 @@ extension Recording.Header {
 
 /// Makes bytes of which a recording has only the size, or the beginning.
 package struct RecordingPadding: Sendable {
-    /// Zeros that all bytes share.
     private var zeros = Bytes()
 
     package init() {}
 
-    /// Returns the first `count` bytes of `bytes`, followed by zeros if they are fewer.
     package mutating func padded(_ bytes: Bytes?, to count: Int) -> Bytes {
         if let bytes, !bytes.isEmpty {
             let missing = max(0, count - bytes.count)
@@ -143,7 +137,6 @@ package struct RecordingPadding: Sendable {
 }
 
 extension Int {
-    /// The sum of two numbers that are not negative, at most `Int.max`.
     package func saturatingAdding(_ other: Int) -> Int {
         let (sum, overflows) = addingReportingOverflow(other)
         return overflows ? .max : sum

@@ -84,7 +84,7 @@ public struct Recording: Sendable, Hashable {
         public let isMalformed: Bool
         /// Whether the frame was the last one on its link.
         public let endsLink: Bool
-        /// Whether it is a one-way message of a handshake. Those of callers are known from their ``Call``.
+        /// Only in a handshake: the ``Call`` tells of other one-way messages.
         var isOneWay = false
         /// The number of bytes in the body.
         public let bodyCount: Int
@@ -94,7 +94,6 @@ public struct Recording: Sendable, Hashable {
         public internal(set) var body: Bytes?
         /// Whether ``fields`` and ``body`` are missing because they did not fit into a record.
         public internal(set) var isCut = false
-        /// What the codec says of a response or part, and the channel.
         var marks = Marks()
 
         /// The requests that a response answers, or to which a part belongs.
@@ -150,7 +149,6 @@ public struct Recording: Sendable, Hashable {
     public let isComplete: Bool
     /// The entries, oldest first.
     public let entries: [Entry]
-    /// The state of the client at the time of the oldest entry.
     package let beginning: Beginning
 
     package init(start: Duration?, isComplete: Bool, entries: [Entry], _ beginning: Beginning) {
@@ -160,8 +158,6 @@ public struct Recording: Sendable, Hashable {
         self.beginning = beginning
     }
 }
-
-// MARK: - From the memory of a recorder
 
 extension Recording {
     init(_ snapshot: FlightRecorder.Snapshot) {
@@ -229,14 +225,13 @@ extension Recording {
         self.init(start: snapshot.unixStart, isComplete: !snapshot.hasOverwritten, entries: entries, beginning)
     }
 
-    /// One record of the memory.
     private struct Record {
         private let words: [UInt64]
 
         init(_ words: [UInt64]) { self.words = words }
 
         var nanoseconds: Int64 { Int64(bitPattern: words[1]) }
-        /// The request that has the name in the text.
+        /// In a name record, the time word is the number of the request.
         var namedRequest: RequestID { RequestID(word(1)) }
         private var flags: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 24) }
         private var type: UInt32 { UInt32(truncatingIfNeeded: words[0] >> 32) }
@@ -279,9 +274,7 @@ extension Recording {
     }
 }
 
-/// The names of requests, for a recording.
 private struct RecordedNames {
-    /// The names that each request has of its own.
     var ofRequests: [RequestID: String] = [:]
     private let codec: ProtocolCodec
     private var ofTypes: [UInt32: String?] = [:]
@@ -292,7 +285,6 @@ private struct RecordedNames {
         id.flatMap { ofRequests[$0] } ?? name(ofType: type)
     }
 
-    /// The name of requests of `type`, if the type decides it.
     mutating func name(ofType type: UInt32) -> String? {
         if codec.namesEachRequest { return nil }
         if let known = ofTypes[type] { return known }
@@ -303,7 +295,6 @@ private struct RecordedNames {
 }
 
 extension Recording.Content {
-    /// The content with the name, the fields and the body of `object`.
     func with(_ object: JSONValue) throws(RecordingMistake) -> Recording.Content {
         func complete(_ header: Recording.Header) throws(RecordingMistake) -> Recording.Header {
             var header = header
@@ -346,7 +337,6 @@ extension Recording.Field {
 }
 
 extension Recording.Event {
-    /// The event of a JSON object with its name; `nil` if it has none.
     init?(_ members: [(name: String, value: JSONValue)]) throws(RecordingMistake) {
         guard let name = members.first(where: { $0.name == "event" })?.value.text else { return nil }
         self.name = name
@@ -360,7 +350,7 @@ extension Recording.Event {
 
     package func text(_ name: String) -> String? { if case .text(let text)? = self[name] { text } else { nil } }
 
-    /// An integer in the field of this name. Another program may have written it with decimals or an exponent.
+    /// Another program may have written it with decimals or an exponent.
     package func integer(_ name: String) -> Int64? {
         switch self[name] {
         case .integer(let integer)?: integer
@@ -371,7 +361,6 @@ extension Recording.Event {
 }
 
 extension ClientEvent.Value {
-    /// `nil` for a value that no event has.
     fileprivate init?(_ name: String, _ value: JSONValue) throws(RecordingMistake) {
         switch value {
         case .text(let text): self = .text(text)

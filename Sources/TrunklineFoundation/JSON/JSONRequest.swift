@@ -127,7 +127,7 @@ public struct JSONDecodingError: Error, CustomStringConvertible, CustomReflectab
     /// Empty, so that `dump` shows only the description: the other properties may quote the text.
     public var customMirror: Mirror { Mirror(self, children: []) }
 
-    /// Whether `reason` may quote a value of the text. The cases that do not quote one name only types and keys.
+    /// The cases that quote no value name only types and keys.
     private var quotesText: Bool {
         switch underlying as? DecodingError {
         case .typeMismatch, .valueNotFound, .keyNotFound: false

@@ -59,14 +59,10 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
 
     private var isServerSide = false
 
-    // MARK: State of the link
-
     private var frames: JSONRPCFrames
-    /// The messages of the batch at the front that were not decoded yet, last one first.
+    /// The messages of the batch at the front, last one first.
     private var batch: [JSONRPCFrames.Extent] = []
-    /// The ids of the peer's requests.
     private var peer: JSONRPCIDs
-    /// The serials of requests in flight that must not be cancelled.
     private var uncancellable: Set<SerialNumber> = []
 
     static let method = "method"
@@ -75,7 +71,7 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
     private static let requests: ClosedRange<SerialNumber> = 1...1_999_999_999
     private static let pings: ClosedRange<SerialNumber> = 2_000_000_000...2_099_999_999
     private static let maximumBatch = 10_000
-    /// Bytes of an error's message that are decoded here: more than a `ServerReason` shows.
+    /// In bytes: more than a `ServerReason` shows.
     private static let shownMessage = 2048
 
     /// Creates a codec.
@@ -109,8 +105,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
     /// Responses are matched by their ids: `.serial(1...1_999_999_999)`.
     public var matching: ResponseMatching { .serial(Self.requests) }
 
-    // MARK: Decoding
-
     /// Consumes one message, or an empty line, and returns its frame. Returns `nil` if the message is incomplete.
     ///
     /// - Throws:
@@ -129,7 +123,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return frame(of: text)
     }
 
-    /// Consumes a message and returns its text.
     private func text(of extent: JSONRPCFrames.Extent, _ input: inout ReceiveBuffer) -> Bytes? {
         guard input.skip(extent.before), let text = input.readBytes(extent.message), input.skip(extent.after) else {
             return nil
@@ -137,8 +130,7 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return text
     }
 
-    /// Finds the messages of a batch. Returns false if the message at the front is not an array of JSON values:
-    /// then it is a malformed message.
+    /// Returns false if the message at the front is not an array of JSON values: then it is malformed.
     private mutating func beginBatch(
         _ whole: JSONRPCFrames.Extent,
         _ input: ReceiveBuffer
@@ -182,7 +174,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return frame
     }
 
-    /// A request or a notification of the peer.
     private mutating func call(_ message: JSONRPCMessage, _ text: Bytes, _ method: Bytes, _ id: Bytes?) -> Frame {
         let params = message.params.map { text.part($0) } ?? Bytes()
         let name = method.jsonString
@@ -202,10 +193,8 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return frame
     }
 
-    /// Sets the serial of a request. If too many requests are unanswered, its id is in the frame, and it is refused.
-    ///
-    /// A malformed request is answered with its id if that is a string or a number, and otherwise with the id `null`
-    /// (section 5).
+    /// If too many requests are unanswered, the frame has the id, and is refused. A malformed request is answered with
+    /// its id if that is a string or a number, and otherwise with the id `null` (section 5).
     private mutating func setID(_ id: Bytes, of frame: inout Frame, isMalformed: Bool) {
         let isID = id.first.map { $0 == 0x22 || $0 == 0x2D || $0 &- 0x30 < 10 } ?? false
         guard !isMalformed || isID && id.count <= JSONRPCIDs.maximumSize else {
@@ -220,21 +209,19 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         frame.markMalformed(.illegalLength)
     }
 
-    /// A ping of the peer. Whether it is answered is up to the link, so nothing is remembered.
+    /// Whether a ping is answered is up to the link, so nothing is remembered.
     private func ping(_ id: Bytes) -> Frame {
         var frame = Frame(.ping, serial: peer.ownSerial(of: id))
         if frame.serial == 0 { frame[bytes: Self.id] = id.compacted }
         return frame
     }
 
-    /// The id with which a request of the peer is answered.
     private func id(answeredBy frame: Frame) throws(FrameError) -> String {
         guard let id = frame[bytes: Self.id] else { return String(try peer.text(of: frame.serial)) }
         _ = try id.withSpan { span throws(FrameError) in try JSONScanner.onlyValue(in: span) }
         return String(id)
     }
 
-    /// The cancellation of a request of the peer.
     private mutating func cancel(_ params: Bytes, _ parameter: String) -> Frame {
         var id: Bytes?
         let parameter = Array(parameter.utf8)
@@ -259,7 +246,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return Frame(.cancel, serial: serial)
     }
 
-    /// A response to a request or a ping of this side.
     private mutating func response(_ message: JSONRPCMessage, _ text: Bytes, _ id: Bytes?) -> Frame {
         let serial = id.flatMap { Self.number($0) } ?? 0
         if Self.pings.contains(serial) { return Frame(.pong, serial: serial) }
@@ -279,7 +265,7 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         return frame
     }
 
-    /// The integer that an id of this side holds, as a number (`7`, `7.0`) or as a string (`"7"`).
+    /// As a number (`7`, `7.0`) or as a string (`"7"`).
     private static func number(_ id: Bytes) -> SerialNumber? {
         id.withSpan { span in
             let isString = span.count >= 2 && span.isString(0..<span.count)
@@ -287,8 +273,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
             return span.integer(in: range) ?? span.integer(ofJSONNumber: range)
         }
     }
-
-    // MARK: Encoding
 
     /// Appends a message with its header or its line end. A request with the serial 0 is a notification.
     ///
@@ -344,7 +328,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         frame.body.isEmpty ? nil : (",\"params\":", frame.body)
     }
 
-    /// Appends a message with these members, the last of which has the JSON text of a body.
     private func append(
         _ members: String,
         _ last: (name: String, text: Bytes)?,
@@ -367,7 +350,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         if framing == .lines { output.append(0x0A as UInt8) }
     }
 
-    /// Checks that a body is one JSON value, and removes line breaks from it if a message is a line.
     private func checked(_ body: Bytes, isParams: Bool) throws(FrameError) -> Bytes {
         let first = try body.withSpan { span throws(FrameError) in span[try JSONScanner.onlyValue(in: span).lowerBound]
         }
@@ -391,8 +373,6 @@ public struct JSONRPCCodec: FrameCodec, NamingCodec, CancellingCodec, ServingCod
         }
     }
 }
-
-// MARK: - Capabilities that depend on the dialect
 
 extension JSONRPCCodec {
     /// Returns the notification of the dialect that cancels a request, or `nil` if it has none, or if the request must
@@ -470,12 +450,10 @@ extension JSONRPCCodec {
 }
 
 extension JSONRPCCodec.IDs {
-    /// The id of a request of this side, as it is written.
     fileprivate func text(of serial: SerialNumber) -> String { self == .numbers ? "\(serial)" : "\"\(serial)\"" }
 }
 
 extension Bytes {
-    /// Whether there is nothing but white space.
     fileprivate var isBlank: Bool {
         withSpan { span in
             for index in span.indices {
@@ -485,7 +463,7 @@ extension Bytes {
         }
     }
 
-    /// The UTF-8 of these bytes, which are a valid JSON value; `nil` if that is not a valid string.
+    /// `nil` if these bytes, which are a valid JSON value, are not a string of valid UTF-8.
     fileprivate var jsonString: Bytes? {
         let bytes = withSpan { span -> Bytes? in
             guard span.count >= 2, span.isString(0..<span.count) else { return nil }

@@ -82,7 +82,6 @@ extension JSONRPCCodec {
             return dialect
         }
 
-        /// The name of the error with `code`: of this dialect, or of JSON-RPC 2.0. `nil` if it has none.
         func errorName(of code: Int) -> String? { errorNames[code] ?? JSONRPCError.Code(rawValue: code).name }
     }
 }

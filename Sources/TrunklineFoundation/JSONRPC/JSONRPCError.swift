@@ -42,7 +42,6 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
         /// The request was cancelled. A code of the Language Server Protocol.
         public static let requestCancelled: Code = -32800
 
-        /// The name of the error; `nil` for codes that JSON-RPC 2.0 does not define.
         var name: String? {
             switch self {
             case .parseError: "ParseError"
@@ -85,7 +84,6 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
     /// integer as its code. A missing message is empty.
     public init?(parsing text: Bytes) { self.init(parsing: text, messageUpTo: .max) }
 
-    /// Reads the JSON text of an error, and only the beginning of its message, of at least `limit` bytes.
     init?(parsing text: Bytes, messageUpTo limit: Int) {
         var (code, message, data): (Int?, String?, Range<Int>?)
         do throws(FrameError) {
@@ -119,7 +117,6 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
         try data.map { try decoder.decode(type, from: Data($0)) }
     }
 
-    /// The JSON text of the error object.
     var text: Bytes {
         var text: Bytes = "{\"code\":\(code.rawValue),\"message\":\(JSONText.quoted(message))"
         if let data {
@@ -143,7 +140,7 @@ public struct JSONRPCError: Error, Sendable, Hashable, CustomStringConvertible, 
 }
 
 extension Span<UInt8> {
-    /// The integer of a JSON number. `nil` for another value, and for a number of more than 512 bytes.
+    /// `nil` for another value, and for a number of more than 512 bytes.
     func integer<Value: FixedWidthInteger>(ofJSONNumber range: Range<Int>) -> Value? {
         guard range.count <= JSONRPCIDs.maximumSize else { return nil }
         // Safe: the bytes are copied before the closure returns.
@@ -151,11 +148,10 @@ extension Span<UInt8> {
         return JSONNumber(text)?.integer()
     }
 
-    /// The text of the JSON string in `range`, which does not include the quotation marks, or its beginning of at least
-    /// `limit` bytes.
+    /// At least the first `limit` bytes. `range` is without the quotation marks.
     fileprivate func beginning(ofJSONString range: Range<Int>, upTo limit: Int) throws(FrameError) -> String {
         guard range.count > limit else { return try jsonString(in: range) }
-        // A cut is not in front of what is shown.
+        // The cut is behind what is shown.
         return bytes(ofJSONString: range, upTo: limit).map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
 }

@@ -21,27 +21,21 @@ extension JSONRPCCodec {
     }
 }
 
-/// Finds the messages in the bytes of a link.
 struct JSONRPCFrames {
-    /// The parts of the message at the front, in bytes. All of them have arrived.
+    /// The bytes of the header, the message and the line end at the front. All have arrived.
     struct Extent: Equatable {
-        /// The header.
         var before = 0
         var message = 0
-        /// The end of the line.
         var after = 0
     }
 
     let framing: JSONRPCCodec.Framing
-    /// The offset at which the search for the end of the line continues.
+    /// Where the search for the end of the line continues.
     private var searched = 0
-    /// The header at the front, as far as its lines were read.
     private var header = Header()
 
     private struct Header {
-        /// The offset of the first line that was not read.
         var start = 0
-        /// The value of `Content-Length`.
         var length: Int?
         var isComplete = false
     }
@@ -50,15 +44,13 @@ struct JSONRPCFrames {
 
     init(_ framing: JSONRPCCodec.Framing) { self.framing = framing }
 
-    /// Returns the extent of the message at the front of `input`, or `nil` if it is incomplete. Consumes nothing.
+    /// `nil` if the message is incomplete. Consumes nothing.
     mutating func next(in input: inout ReceiveBuffer, upTo maximum: Int) throws(FrameError) -> Extent? {
         switch framing {
         case .lines: try nextLine(in: input, upTo: maximum)
         case .contentLength: try nextWithHeader(in: &input, upTo: maximum)
         }
     }
-
-    // MARK: Lines
 
     private mutating func nextLine(in input: ReceiveBuffer, upTo maximum: Int) throws(FrameError) -> Extent? {
         // The caller may have switched to another buffer.
@@ -70,8 +62,6 @@ struct JSONRPCFrames {
         searched = end == nil ? input.count : 0
         return end.map { Extent(message: $0, after: 1) }
     }
-
-    // MARK: Headers
 
     private mutating func nextWithHeader(
         in input: inout ReceiveBuffer,
@@ -93,7 +83,7 @@ struct JSONRPCFrames {
 
     private static let illegalLength = FrameError(.illegalLength, "the value of Content-Length is not a length")
 
-    /// Reads the lines of the header at the front of `text` that have arrived. Each is read once.
+    /// Each line is read once.
     private mutating func readHeader(_ text: Span<UInt8>, upTo maximum: Int) throws(FrameError) {
         let limit = min(text.count, Self.maximumHeaderSize)
         while !header.isComplete {
@@ -127,7 +117,6 @@ struct JSONRPCFrames {
         }
     }
 
-    /// Reads one field of a header.
     private static func read(
         _ text: Span<UInt8>,
         _ line: Range<Int>,
@@ -167,8 +156,7 @@ struct JSONRPCFrames {
         return number
     }
 
-    /// Whether a `Content-Type` names UTF-8 or no character set. `utf8` is what older servers send (LSP 3.17, "Header
-    /// Part").
+    /// `utf8` is what older servers send (LSP 3.17, "Header Part").
     private static func isUTF8(_ text: Span<UInt8>, _ value: Range<Int>) -> Bool {
         var start = text.first(0x3B, in: value) + 1
         while start < value.upperBound {
@@ -185,13 +173,11 @@ struct JSONRPCFrames {
 }
 
 extension Span<UInt8> {
-    /// The offset of the first `byte` in `range`, or the end of the range.
     fileprivate func first(_ byte: UInt8, in range: Range<Int>) -> Int {
         for index in range where self[index] == byte { return index }
         return range.upperBound
     }
 
-    /// The range without the spaces and tabs, and bytes that equal `other`, around it.
     fileprivate func trimmed(_ range: Range<Int>, and other: UInt8 = 0x20) -> Range<Int> {
         var (low, high) = (range.lowerBound, range.upperBound)
         func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == other }
@@ -200,7 +186,7 @@ extension Span<UInt8> {
         return low..<high
     }
 
-    /// Whether the bytes in `range` are `text`, which is in lower case, apart from the case of their letters.
+    /// `text` must be in lower case.
     fileprivate func isEqual(_ text: StaticString, in range: Range<Int>) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
         return text.withUTF8Buffer { expected in

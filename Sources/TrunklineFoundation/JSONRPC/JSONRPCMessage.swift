@@ -8,10 +8,9 @@ struct JSONRPCMessage {
     private(set) var result: Range<Int>?
     private(set) var error: Range<Int>?
     private var version: Range<Int>?
-    /// Why the text is not a message; `nil` if it is one. The members before the mistake were found.
+    /// The members before the mistake were found.
     private(set) var problem: FrameError?
 
-    /// Reads `text`. Never fails: see `problem`.
     init(_ text: Bytes) {
         text.withSpan { span in
             do throws(FrameError) { try read(span) } catch { problem = error }
@@ -76,7 +75,6 @@ struct JSONRPCMessage {
 }
 
 extension Span<UInt8> {
-    /// Whether a JSON value is a string or a number of a size that is remembered.
     fileprivate func isID(_ range: Range<Int>) -> Bool {
         let first = self[range.lowerBound]
         return range.count <= JSONRPCIDs.maximumSize && (isString(range) || first == 0x2D || first &- 0x30 < 10)

@@ -1,8 +1,6 @@
 import TrunklineCore
 
-/// The names of the members of messages and of errors. Members with other names are ignored.
-///
-/// The raw value consists of the bytes of the name, the first one lowest: `id` is 0x69 0x64.
+/// The names of members. The raw value is the bytes of the name, the first one lowest: `id` is 0x69 0x64.
 enum JSONRPCName: UInt64 {
     case jsonrpc = 0x63_7072_6e6f_736a
     case id = 0x6469
@@ -14,7 +12,6 @@ enum JSONRPCName: UInt64 {
     case message = 0x65_6761_7373_656d
     case data = 0x6174_6164
 
-    /// The name in `range`, without quotation marks, which may be written with escapes; `nil` for another one.
     init?(_ text: Span<UInt8>, _ range: Range<Int>) {
         guard let name = text.shortJSONString(in: range) else { return nil }
         self.init(rawValue: name)

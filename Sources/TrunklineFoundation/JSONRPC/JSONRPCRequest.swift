@@ -113,21 +113,19 @@ public struct JSONRPCVoid: Codable, Sendable, Hashable {
 public typealias JSONRPCNotification<Params: Encodable & Sendable> = JSONRPCRequest<Params, JSONRPCVoid>
 
 extension JSONEncoder {
-    /// A new encoder, so that equal values have equal bytes.
+    /// Equal values have equal bytes.
     static var sortingKeys: JSONEncoder {
         let encoder = JSONEncoder()
         encoder.outputFormatting = .sortedKeys
         return encoder
     }
 
-    /// The JSON text of parameters; empty for none.
     func params(_ params: some Encodable) throws -> Bytes {
         params is JSONRPCVoid ? Bytes() : Bytes(try encode(params))
     }
 }
 
 extension JSONDecoder {
-    /// The value that `text` contains.
     func value<Value: Decodable>(_ type: Value.Type, in text: Bytes) throws -> Value {
         do {
             return try decode(type, from: Data(text))

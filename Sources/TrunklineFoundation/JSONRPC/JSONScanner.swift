@@ -5,30 +5,24 @@ import TrunklineCore
 /// It does not call itself, so no text can exhaust the stack. It does not check whether strings are valid UTF-8: the
 /// reader of a value does.
 struct JSONScanner {
-    /// The offset of the next byte.
     private(set) var place: Int
-    /// The number of objects and arrays around `place`.
     private var depth = 0
-    /// The innermost 64 of them, the innermost one lowest: 1 for an object, 0 for an array.
+    /// The innermost 64 containers around `place`, the innermost one lowest: 1 for an object, 0 for an array.
     private var containers: UInt64 = 0
     /// The others, 64 in each element, outermost first.
     private var outer: [UInt64] = []
 
-    /// The number of objects and arrays that may be nested: as many as `JSONDecoder` accepts.
+    /// As many as `JSONDecoder` accepts.
     static let maximumDepth = 512
 
     init(at place: Int = 0) { self.place = place }
 
-    // MARK: Values
-
-    /// Returns the range of the value at `place`, after white space, and continues behind it.
     mutating func value(in text: Span<UInt8>) throws(FrameError) -> Range<Int> {
         let range = try value(in: text, from: text.endOfSpace(from: place))
         place = range.upperBound
         return range
     }
 
-    /// Returns the range of the value at `start`.
     private mutating func value(in text: Span<UInt8>, from start: Int) throws(FrameError) -> Range<Int> {
         let base = depth
         var place = start
@@ -74,7 +68,6 @@ struct JSONScanner {
         }
     }
 
-    /// Returns the range of the only value in `text`, with nothing but white space around it.
     static func onlyValue(in text: Span<UInt8>) throws(FrameError) -> Range<Int> {
         var scanner = JSONScanner()
         let range = try scanner.value(in: text)
@@ -82,8 +75,7 @@ struct JSONScanner {
         return range
     }
 
-    /// Calls `body` with the ranges of the name, without quotation marks, and of the value of each member of the object
-    /// at `place`. Continues behind the object.
+    /// Passes names without quotation marks. Continues behind the object.
     mutating func members(
         in text: Span<UInt8>,
         _ body: (_ name: Range<Int>, _ value: Range<Int>) throws(FrameError) -> Void
@@ -97,7 +89,6 @@ struct JSONScanner {
         } while try goOn(UInt8(ascii: "}"), in: text)
     }
 
-    /// Calls `body` with the range of each element of the array at `place`. Continues behind the array.
     mutating func elements(
         in text: Span<UInt8>,
         _ body: (Range<Int>) throws(FrameError) -> Void
@@ -110,7 +101,6 @@ struct JSONScanner {
         } while try goOn(UInt8(ascii: "]"), in: text)
     }
 
-    /// Throws unless only white space follows.
     mutating func expectEnd(of text: Span<UInt8>) throws(FrameError) {
         skipSpace(in: text)
         if place < text.count { throw invalid(at: place) }
@@ -118,15 +108,12 @@ struct JSONScanner {
 
     mutating func skipSpace(in text: Span<UInt8>) { place = text.endOfSpace(from: place) }
 
-    // MARK: Parts of values
-
     @inline(never)
     private func invalid(at place: Int) -> FrameError {
         FrameError(.malformed, "invalid JSON at byte \(place) of the message")
     }
 
-    /// Consumes the opening bracket of an object or an array and the white space behind it. Returns false, and consumes the
-    /// closing bracket, too, if it is empty.
+    /// Returns false, and consumes the closing bracket too, if the container is empty.
     private mutating func begin(
         _ opening: UInt8,
         _ closing: UInt8,
@@ -140,7 +127,7 @@ struct JSONScanner {
         return false
     }
 
-    /// Consumes a comma and white space, and returns true, or the closing bracket, and returns false.
+    /// Returns true for a comma, and false for the closing bracket.
     @inline(__always)
     private mutating func goOn(_ closing: UInt8, in text: Span<UInt8>) throws(FrameError) -> Bool {
         skipSpace(in: text)
@@ -152,7 +139,6 @@ struct JSONScanner {
         return true
     }
 
-    /// Returns the range of the name at `start`, without quotation marks, and the offset of the value behind it.
     @inline(__always)
     private func name(in text: Span<UInt8>, from start: Int) throws(FrameError) -> (range: Range<Int>, next: Int) {
         guard text.byte(at: start) == UInt8(ascii: "\"") else { throw invalid(at: start) }
@@ -164,7 +150,6 @@ struct JSONScanner {
 
     // Each of the following returns the offset behind what it reads.
 
-    /// Reads a string, whose quotation mark is at `start`.
     private func string(in text: Span<UInt8>, from start: Int) throws(FrameError) -> Int {
         var place = start &+ 1
         while true {
@@ -205,8 +190,6 @@ struct JSONScanner {
         return place
     }
 
-    // MARK: Nesting
-
     private var isInObject: Bool { containers & 1 == 1 }
 
     @inline(__always)
@@ -239,7 +222,6 @@ extension UInt8 {
         self <= 0x20 && 1 << UInt64(self) & 0x1_0000_2600 != 0
     }
 
-    /// Whether a number may go on with the byte behind its first digit.
     fileprivate var continuesNumber: Bool {
         self &- 0x30 < 10 || self == UInt8(ascii: ".") || self | 0x20 == UInt8(ascii: "e")
     }
@@ -267,7 +249,7 @@ extension Span<UInt8> {
         return place
     }
 
-    /// The same as `endOfPlainText`. Not always inlined, which saves a tenth of the instructions of an escape.
+    /// As `endOfPlainText`, but not always inlined, which saves a tenth of the instructions of an escape.
     fileprivate func endOfPlainString(from start: Int) -> Int {
         firstOffset(
             from: start,
@@ -276,7 +258,6 @@ extension Span<UInt8> {
         )
     }
 
-    /// The number of bytes of the escape at `offset`, where a backslash is; 0 if it is not a valid one.
     fileprivate func sizeOfEscape(at offset: Int) -> Int {
         switch byte(at: offset + 1) {
         case UInt8(ascii: "u"): return codeUnit(at: offset) == nil ? 0 : 6
@@ -287,7 +268,7 @@ extension Span<UInt8> {
         }
     }
 
-    /// The code unit of UTF-16 that `\u` and four hexadecimal digits at `offset` stand for. `nil` if they are not there.
+    /// `nil` unless `\u` and four hexadecimal digits are at `offset`.
     fileprivate func codeUnit(at offset: Int) -> UInt32? {
         guard offset + 6 <= count, self[offset] == UInt8(ascii: "\\"), self[offset + 1] == UInt8(ascii: "u") else {
             return nil
@@ -301,7 +282,6 @@ extension Span<UInt8> {
         return unit
     }
 
-    /// Whether the bytes in `range` are `text`.
     func equals(_ text: StaticString, in range: Range<Int>) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
         return text.withUTF8Buffer { bytes in
@@ -313,13 +293,10 @@ extension Span<UInt8> {
         }
     }
 
-    /// Whether a JSON value is a string.
     func isString(_ range: Range<Int>) -> Bool { self[range.lowerBound] == UInt8(ascii: "\"") }
 
-    // MARK: Strings
+    // In the following, `range` is a valid JSON string without its quotation marks. It may have escapes.
 
-    /// Whether the text of the valid JSON string in `range`, without its quotation marks, is `text`. It may be written
-    /// with escapes. Reads no more than it needs to tell.
     func isJSONString(_ text: [UInt8], in range: Range<Int>) -> Bool {
         // An escape is not shorter than what it stands for.
         guard range.count >= text.count else { return false }
@@ -340,8 +317,7 @@ extension Span<UInt8> {
         return count == text.count
     }
 
-    /// The text of the valid JSON string in `range`, without its quotation marks, as an integer: its bytes, the first one
-    /// lowest. It may be written with escapes. `nil` if it has more than eight bytes, or an escape that is not ASCII.
+    /// The bytes as an integer, the first one lowest. `nil` for more than eight, or for an escape that is not ASCII.
     func shortJSONString(in range: Range<Int>) -> UInt64? {
         var (place, text, shift): (Int, UInt64, UInt64) = (range.lowerBound, 0, 0)
         while place < range.upperBound {
@@ -360,13 +336,11 @@ extension Span<UInt8> {
         return text
     }
 
-    /// Whether the valid JSON string in `range`, without its quotation marks, has escapes.
     func hasEscapes(inJSONString range: Range<Int>) -> Bool {
         endOfPlainString(from: range.lowerBound) < range.upperBound
     }
 
-    /// The UTF-8 of the valid JSON string in `range`, without its quotation marks, or its beginning of at least `limit`
-    /// bytes. `nil` if it has half of a surrogate pair.
+    /// At least the first `limit` bytes. `nil` for half of a surrogate pair.
     func bytes(ofJSONString range: Range<Int>, upTo limit: Int = .max) -> [UInt8]? {
         var isValid = true
         // No escape is shorter than what it stands for, which has at most four bytes.
@@ -405,7 +379,6 @@ extension Span<UInt8> {
         return isValid ? bytes : nil
     }
 
-    /// The character that a valid escape of two bytes stands for.
     @inline(__always)
     private static func unescaped(_ byte: UInt8) -> UInt8 {
         switch byte {
@@ -418,7 +391,7 @@ extension Span<UInt8> {
         }
     }
 
-    /// The scalar of the valid escape at `place`, which moves behind it. `nil` for half of a surrogate pair.
+    /// Moves `place` behind the escape. `nil` for half of a surrogate pair.
     private func scalar(at place: inout Int, before end: Int) -> Unicode.Scalar? {
         let byte = self[place + 1]
         guard byte == UInt8(ascii: "u") else {
@@ -433,7 +406,6 @@ extension Span<UInt8> {
         return Unicode.Scalar(0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF)
     }
 
-    /// The text of a valid JSON string in `range`, which does not include the quotation marks.
     func jsonString(in range: Range<Int>) throws(FrameError) -> String {
         guard let bytes = bytes(ofJSONString: range) else {
             throw FrameError(.malformed, "a string with half of a surrogate pair")

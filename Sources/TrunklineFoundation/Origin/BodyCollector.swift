@@ -1,8 +1,7 @@
 package import Foundation
 import TrunklineCore
 
-/// Collects a body that arrives in pieces, so that its length is known: in memory up to `memory` bytes, otherwise all
-/// of it in a file. Used by one task at a time.
+/// Collects a body, so that its length is known: in memory up to `memory` bytes, otherwise in a file.
 package final class BodyCollector: Sendable {
     private struct State {
         var data = Data()
@@ -15,11 +14,8 @@ package final class BodyCollector: Sendable {
 
     package init(memory: Int = 1024 * 1024, limit: Int) { (self.memory, self.limit) = (memory, limit) }
 
-    /// The number of bytes collected.
     package var count: Int { state.withLock { $0.count } }
 
-    /// Adds a piece.
-    ///
     /// - Throws: `dataLengthExceedsMaximum` beyond `limit` bytes; `cannotWriteToFile` if the disk fails.
     package func append(_ piece: Data) async throws(URLError) {
         let (memory, limit) = (memory, limit)
@@ -49,7 +45,6 @@ package final class BodyCollector: Sendable {
         if let error { throw URLError(.cannotWriteToFile, userInfo: [NSUnderlyingErrorKey: error]) }
     }
 
-    /// The collected body.
     package var body: OriginBody {
         state.withLock { state in
             if let file = state.file { return .file(file) }

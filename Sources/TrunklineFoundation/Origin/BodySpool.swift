@@ -5,25 +5,21 @@ import TrunklineCore
     import FoundationNetworking
 #endif
 
-/// The buffer for one response's body, between a URLSession, which has no back-pressure, and a reader that may be slow.
-/// It holds the beginning in memory and the rest in an unlinked file, in order.
+/// Buffers the body of a response between a URLSession, which has no back-pressure, and readers that may be slow: the
+/// beginning in memory, the rest in an unlinked file.
 ///
-/// There is one writer, which may wait for the disk but for nothing else. There may be several readers; each piece goes
-/// to one of them. Invariant: the pieces in memory come before the bytes in the file.
+/// The one writer may wait for the disk but for nothing else. Each piece goes to one reader. Invariant: the pieces in
+/// memory come before the bytes in the file.
 final class BodySpool: Sendable {
     private struct State {
         var pieces = Deque<Data>()
-        /// The number of bytes in `pieces`.
         var held = 0
         var file: TemporaryFile?
         /// The unread bytes in the file, as offsets since the file was last empty. Byte n is stored at n modulo
         /// `limit`, so that the file does not grow with the body while a reader stays a little behind.
         var unread = 0..<0
-        /// Whether a reader is reading from the file.
         var isReading = false
-        /// How the body ended. Readers receive it after the last piece.
         var end: Result<Void, URLError>?
-        /// Whether the body was abandoned: there are no more readers.
         var isAbandoned = false
         var waiters: [Continuation<Void>] = []
     }
@@ -39,27 +35,16 @@ final class BodySpool: Sendable {
     private let limit: Int
     private let readSize: Int
 
-    /// Creates a spool.
-    ///
-    /// - Parameters:
-    ///   - memory: The maximum number of bytes in memory.
-    ///   - limit: The maximum number of bytes in the file.
-    ///   - readSize: The maximum number of bytes per read from the file.
+    /// All in bytes. `limit` is that of the file.
     init(memory: Int, limit: Int, readSize: Int = 256 * 1024) {
         self.memory = memory
         self.limit = limit
         self.readSize = readSize
     }
 
-    /// The number of bytes in memory and in the file.
     var held: (memory: Int, file: Int) { state.withLock { ($0.held, $0.unread.count) } }
 
-    // MARK: Writing
-
-    /// Adds a piece.
-    ///
-    /// - Throws: `dataLengthExceedsMaximum` if the file is full; `cannotCreateFile` or `cannotWriteToFile` if the disk
-    ///   fails.
+    /// - Throws: `dataLengthExceedsMaximum` if the file is full; an error if the disk fails.
     func append(_ data: Data) throws(URLError) {
         guard !data.isEmpty else { return }
         let file: (TemporaryFile, Int)?
@@ -83,7 +68,6 @@ final class BodySpool: Sendable {
         wake()
     }
 
-    /// Returns where to write `data`, or `nil` if it is held in memory or discarded.
     private func place(_ data: Data) throws(URLError) -> (TemporaryFile, Int)? {
         let (memory, limit) = (memory, limit)
         enum Place { case held, file(TemporaryFile?, Int), full }
@@ -139,7 +123,6 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Ends the body. Only the first call has an effect.
     func finish(_ end: Result<Void, URLError>) {
         state.withLock { if $0.end == nil { $0.end = end } }
         wake()
@@ -153,9 +136,6 @@ final class BodySpool: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    // MARK: Reading
-
-    /// Returns the next piece, or `nil` at the end.
     func next() async throws(URLError) -> Data? {
         while true {
             switch step() {
@@ -176,7 +156,6 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Whether the body has ended without an error and all of it was read.
     var isAtEnd: Bool {
         state.withLock { state in
             guard case .success? = state.end else { return false }
@@ -184,8 +163,7 @@ final class BodySpool: Sendable {
         }
     }
 
-    /// Discards the buffered bytes and those that are still to come. Readers receive `error`, unless they have read
-    /// everything: then the end stays as it was.
+    /// Readers receive `error`, unless they have read everything: then the end stays as it was.
     func abandon(_ error: URLError) {
         state.withLock { state in
             let isOver = state.end != nil && state.pieces.isEmpty && state.unread.isEmpty
@@ -231,7 +209,6 @@ final class BodySpool: Sendable {
 }
 
 extension URLError {
-    /// Creates an error with a description, in one line.
     init(_ code: Code, reason: String, underlying: (any Error)? = nil) {
         var info: [String: any Sendable] = [NSLocalizedDescriptionKey: reason.asMessage]
         info[NSUnderlyingErrorKey] = underlying

@@ -2,11 +2,10 @@ import Foundation
 
 /// A serial operation queue with a bounded number of waiting operations: adding one more blocks the calling thread.
 ///
-/// The URLSession of Linux reads from its sockets and adds an operation for each piece of data, however far behind the
-/// delegate is. All sessions of the process share the thread that is blocked here, so the delegate must be fast: it may
-/// wait for the disk, but never for a reader. `BodySpool.append` ensures that: it stores the piece or fails.
+/// The URLSession of Linux adds an operation for each piece of data, however far behind the delegate is. All sessions
+/// of the process share the thread that is blocked here, so the delegate may wait for the disk, but never for a reader.
 final class BoundedQueue: OperationQueue, @unchecked Sendable {
-    // Sendable: the superclass is, and the only field is constant. The compiler cannot check it through the superclass.
+    // Sendable: the superclass is, and the only field is constant, which the compiler cannot check through it.
     private let room: DispatchSemaphore
 
     init(room: Int, name: String) {

@@ -11,14 +11,13 @@ enum Disk {
         }
     }
 
-    /// Creates a temporary file. It is closed on this queue, wherever it is deallocated.
+    /// The file is closed on this queue, wherever it is deallocated.
     static func makeFile(isNamed: Bool) throws(TransportError) -> TemporaryFile {
         try TemporaryFile(in: NSTemporaryDirectory(), isNamed: isNamed) { close in queue.async(execute: close) }
     }
 }
 
 extension InputFile {
-    /// Returns the `count` bytes at `offset`, or fewer at the end of the file.
     func read(_ count: Int, at offset: Int) throws(TransportError) -> Data {
         var data = Data(count: count)
         let result = unsafe data.withUnsafeMutableBytes { memory in
@@ -33,7 +32,6 @@ extension TemporaryFile {
         try unsafe data.withUnsafeBytes { bytes in unsafe try write(bytes, at: offset) }
     }
 
-    /// Returns the bytes of `range`. Fails if the file does not contain all of them.
     func read(_ range: Range<Int>) -> Result<Data, URLError> {
         var data = Data(count: range.count)
         let error = unsafe data.withUnsafeMutableBytes { memory -> (any Error)? in

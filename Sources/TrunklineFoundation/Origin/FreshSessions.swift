@@ -14,11 +14,11 @@ import TrunklineCore
 ///
 /// At most `room` requests to one origin run at once; the others wait in order. Called on the queue of calls.
 final class FreshSessions: Sendable {
-    /// The requests to one origin. Removed when none is running.
+    /// Removed when no request is running.
     private struct Line {
         var running = 0
         var waiting = Deque<(OriginTransfer, URLRequest)>()
-        /// The number of waiting requests above which cancelled ones are removed.
+        /// When more requests wait, the cancelled ones are removed.
         var sweep = 256
 
         mutating func add(_ transfer: OriginTransfer, _ request: URLRequest) {
@@ -63,7 +63,6 @@ final class FreshSessions: Sendable {
         if !hasBegun { next(origin) }
     }
 
-    /// Starts the next waiting request in place of one that ended.
     private func next(_ origin: String) {
         let next = lines.withLock { lines -> (OriginTransfer, URLRequest)? in
             while let (transfer, request) = lines[origin]?.waiting.popFirst() {

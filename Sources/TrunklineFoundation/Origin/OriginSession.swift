@@ -17,14 +17,12 @@ package import TrunklineCore
 /// - `http_proxy` and similar environment variables are used.
 /// - A GET request cannot have a body.
 package final class OriginSession: Sendable {
-    /// The limits of a session.
     package struct Options: Sendable {
-        /// The number of bytes of a response's body held in memory for a slow reader.
+        /// In bytes, of a response's body for a slow reader.
         package var memory = 1024 * 1024
-        /// The number of bytes of a response's body held in a file for a slow reader. Beyond it the transfer fails.
+        /// In bytes, in a file for a slow reader. Beyond it the transfer fails.
         package var maximumSpooled = 4 * 1024 * 1024 * 1024
-        /// The maximum number of kept connections to one host, and, in addition, of connections for one request each.
-        /// Further requests wait.
+        /// Kept connections to one host and, in addition, connections for one request each. Further requests wait.
         package var maximumConnectionsPerHost = 64
 
         package init() {}
@@ -61,12 +59,7 @@ package final class OriginSession: Sendable {
         calls.async { session.finishTasksAndInvalidate() }
     }
 
-    /// Starts `request` with `body`, which replaces the request's own body.
-    ///
-    /// - Parameters:
-    ///   - request: The request.
-    ///   - body: The body to send.
-    ///   - timeout: The longest time without progress on the network, rounded up to whole seconds, at least 1 s.
+    /// `timeout` is the longest time without progress, rounded up to whole seconds, at least 1 s.
     package func begin(_ request: URLRequest, body: OriginBody, timeout: Duration) -> OriginTransfer {
         var request = request
         (request.httpBody, request.httpBodyStream) = (nil, nil)
@@ -87,19 +80,16 @@ package final class OriginSession: Sendable {
 }
 
 extension URLRequest {
-    /// Whether the method is idempotent (RFC 9110 §9.2.2).
+    /// RFC 9110 §9.2.2.
     package var isIdempotent: Bool {
         ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(httpMethod ?? "GET")
     }
 }
 
-/// The body of a request to an origin. All of it is available in advance, so that its length is known.
 package enum OriginBody: Sendable {
     case none
     case data(Data)
-    /// A temporary file, which is removed when the transfer ends.
     case file(TemporaryFile)
-    /// A file of the caller.
     case userFile(URL)
 }
 

@@ -5,26 +5,19 @@ import TrunklineCore
     package import FoundationNetworking
 #endif
 
-/// One request to an origin: first the head of its response, then the body.
-///
-/// Cancelling a task that waits for either cancels the transfer; so does `cancel()`. After its end a transfer holds no
-/// resources.
+/// One request to an origin. Cancelling a task that waits for the head or the body cancels the transfer.
 package final class OriginTransfer: Sendable {
     private struct State {
         var head: Result<HTTPURLResponse, URLError>?
         var waiters: [Continuation<Result<HTTPURLResponse, URLError>>] = []
-        /// The task, from start to end.
         var task: URLSessionTask?
-        /// Whether the transfer has ended or was cancelled.
         var isOver = false
-        /// The request's body, until the end.
         var body: OriginBody?
         var isUnsent = false
     }
 
     private let state: Lock<State>
     private let spool: BodySpool
-    /// The queue on which the task is called.
     private let calls: DispatchQueue
 
     init(_ spool: BodySpool, keeping body: OriginBody, on calls: DispatchQueue) {
@@ -32,7 +25,6 @@ package final class OriginTransfer: Sendable {
         state = Lock(State(body: body))
     }
 
-    /// The head of the response. Waits until it has arrived.
     package var response: HTTPURLResponse {
         get async throws(URLError) {
             let result = await withTaskCancellationHandler {
@@ -50,7 +42,6 @@ package final class OriginTransfer: Sendable {
         }
     }
 
-    /// Returns the next piece of the body, or `nil` at its end.
     package func next() async throws(URLError) -> Data? {
         let result = await withTaskCancellationHandler {
             do throws(URLError) { return Result<Data?, URLError>.success(try await spool.next()) } catch {
@@ -62,16 +53,13 @@ package final class OriginTransfer: Sendable {
         return try result.get()
     }
 
-    /// Whether the whole body was read.
     package var isAtEnd: Bool { spool.isAtEnd }
 
-    /// The number of bytes of the body held in memory and in a file.
     package var held: (memory: Int, file: Int) { spool.held }
 
-    /// Whether the transfer failed and the origin certainly has not received the whole request. `false` if in doubt.
+    /// The origin certainly has not received the whole request. `false` if in doubt.
     package var isUnsent: Bool { state.withLock { $0.isUnsent } }
 
-    /// Cancels the transfer at once. Has no effect after its end.
     package func cancel() {
         let error = URLError(.cancelled)
         let waiters = state.withLock { state in
@@ -94,15 +82,12 @@ package final class OriginTransfer: Sendable {
         if let task { calls.async { task.cancel() } }
     }
 
-    // MARK: Events of the session
-
-    /// The body to send; `nil` if the transfer has already ended.
+    /// `nil` if the transfer has already ended.
     var body: OriginBody? { state.withLock { $0.body } }
 
-    /// Whether the transfer has started and has neither ended nor been cancelled.
     var isRunning: Bool { state.withLock { $0.task != nil && !$0.isOver } }
 
-    /// Starts the task. Called on the queue of calls.
+    /// Called on the queue of calls.
     func start(_ task: URLSessionTask) {
         let isOver = state.withLock { state in
             if !state.isOver { state.task = task }

@@ -5,25 +5,18 @@ import TrunklineCore
     import FoundationNetworking
 #endif
 
-/// The transfers of one session, and the delegate that forwards each event to its transfer.
-///
-/// Called on the session's serial queue, which it must not block.
+/// The delegate of one session. Called on the session's serial queue, which it must not block.
 final class OriginTransfers: NSObject, URLSessionDataDelegate {
     private let running = Lock<[Int: OriginTransfer]>([:])
     private let calls: DispatchQueue
     private let onEnd: (@Sendable () -> Void)?
 
-    /// Creates a delegate.
-    ///
-    /// - Parameters:
-    ///   - calls: The queue on which sessions are called.
-    ///   - onEnd: Called once for each transfer, at its end.
     init(_ calls: DispatchQueue, onEnd: (@Sendable () -> Void)? = nil) {
         (self.calls, self.onEnd) = (calls, onEnd)
         super.init()
     }
 
-    /// Starts `transfer` on the queue of calls. Returns `false` if it was cancelled before.
+    /// Called on the queue of calls. Returns `false` if the transfer was cancelled before.
     @discardableResult
     func begin(_ transfer: OriginTransfer, _ request: URLRequest, in session: URLSession) -> Bool {
         guard let body = transfer.body else { return false }

@@ -1,7 +1,6 @@
 import Foundation
 import TrunklineCore
 
-/// A request body that can be read only once.
 final class BodyStream: Sendable {
     private let begun = Lock(false)
     private let body: @Sendable ((Data) async throws -> Void) async throws -> Void
@@ -12,7 +11,6 @@ final class BodyStream: Sendable {
         self.init { take in for try await piece in pieces { try await take(piece) } }
     }
 
-    /// Creates a body that reads `stream`.
     convenience init(reading stream: InputStream) {
         let input = StreamReader(stream)
         self.init { take in
@@ -28,8 +26,6 @@ final class BodyStream: Sendable {
 
     var hasBegun: Bool { begun.withLock { $0 } }
 
-    /// Passes the pieces to `take`.
-    ///
     /// - Throws: `requestBodyStreamExhausted` on the second call; errors of the source and of `take`.
     func run(_ take: (Data) async throws -> Void) async throws {
         let isLate = begun.withLock { begun in
@@ -61,11 +57,10 @@ private struct StreamReader: @unchecked Sendable {
 
     func open() { queue.async { self.stream.open() } }
 
-    /// Closes the stream. If a read is blocked, the stream is closed when that returns.
+    /// If a read is blocked, the stream is closed when that returns.
     func close() { queue.async { self.stream.close() } }
 
-    /// Returns the next piece; empty at the end. A cancelled task returns at once, and the piece that arrives later is
-    /// discarded.
+    /// Empty at the end. A cancelled task returns at once; the piece that arrives later is discarded.
     func next() async throws(URLError) -> Data {
         let reading = Lock(Reading.begun)
         let result = await withTaskCancellationHandler {

@@ -1,13 +1,13 @@
 import Foundation
 import TrunklineCore
 
-/// The rule that decides which requests may be sent directly after they failed over the link.
+/// Which requests may be sent directly after they failed over the link.
 enum Fallback: Sendable {
-    /// No request: the request was cancelled, timed out or was answered.
+    /// The request was cancelled, timed out or was answered.
     case none
-    /// Idempotent requests only: the origin may have received the request.
+    /// The origin may have received the request.
     case ifIdempotent
-    /// Every request: the origin has not received the request.
+    /// The origin has not received the request.
     case always
 
     init(after error: ClientError) {
@@ -28,19 +28,17 @@ enum Fallback: Sendable {
     }
 }
 
-/// The failure of a request over the link.
 struct LinkFailure: Error {
     let error: URLError
     let fallback: Fallback
 
-    /// Creates a failure from the error of the request itself, not of one of its later frames.
+    /// `error` is that of the request itself, not of one of its later frames.
     init(_ error: ClientError) { self.init(URLError(error), Fallback(after: error)) }
 
     init(_ error: URLError, _ fallback: Fallback = .none) { (self.error, self.fallback) = (error, fallback) }
 }
 
 extension URLError {
-    /// Converts an error that the caller's body source threw.
     init(sourceFailure error: any Error) {
         switch error {
         case let error as URLError: self = error
@@ -54,7 +52,6 @@ extension URLError {
         }
     }
 
-    /// Converts an error that was thrown while reading from the link.
     init(linkFailure error: any Error) {
         switch error {
         case let error as ClientError: self = URLError(error)
@@ -63,7 +60,6 @@ extension URLError {
         }
     }
 
-    /// Converts a `ClientError` to the error that a URLSession would throw.
     init(_ error: ClientError) {
         let code: Code =
             switch error.code {
@@ -80,16 +76,14 @@ extension URLError {
         self.init(code, reason: "\(error)", underlying: error)
     }
 
-    /// Returns the error as that of a call which has sent something before, with the fate `earlier`: another step of a
-    /// redirect, or another part of the body. See ``/Trunkline/ClientError``.
+    /// For a call that has sent something before, with the fate `earlier`: a step of a redirect, or a part of the body.
     func after(_ earlier: ClientError.Fate) -> URLError {
         guard let error = userInfo[NSUnderlyingErrorKey] as? ClientError else { return self }
         let whole = error.after(earlier)
         return whole.fate == error.fate ? self : URLError(whole)
     }
 
-    /// Returns the error with its failing URL; `url` is used if it has none. User and password are removed from the
-    /// URL.
+    /// `url` is used if the error has none. User and password are removed.
     func failing(at url: URL?) -> URLError {
         guard let url = (failingURL ?? url)?.withoutCredentials, url != failingURL else { return self }
         var info = userInfo
@@ -100,7 +94,6 @@ extension URLError {
 }
 
 extension URL {
-    /// The URL without user and password.
     var withoutCredentials: URL {
         guard user(percentEncoded: true) != nil || password(percentEncoded: true) != nil,
             var components = URLComponents(url: self, resolvingAgainstBaseURL: true)

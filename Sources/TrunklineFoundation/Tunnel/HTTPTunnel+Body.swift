@@ -81,7 +81,6 @@ extension HTTPTunnel {
     }
 }
 
-/// A response whose head has arrived.
 struct TunnelReply: Sendable {
     let response: TunnelResponse
     let body: HTTPTunnel.Body

@@ -2,9 +2,8 @@ import Foundation
 import TrunklineCore
 import TrunklineHTTP
 
-/// The route over the link.
 extension HTTPTunnel {
-    /// Sends `request` to the gateway and returns when the head of the response has arrived.
+    /// Returns when the head of the response has arrived.
     func overLink(_ request: TunnelRequest, waits: Bool) async -> Result<TunnelReply, LinkFailure> {
         do throws(URLError) {
             if let missing = sender.knownCodec?.missingForTunnels {
@@ -113,7 +112,6 @@ extension HTTPTunnel {
 }
 
 extension ProtocolCodec {
-    /// The error message if the codec lacks a requirement of HTTP over the link; `nil` if it has all of them.
     fileprivate var missingForTunnels: String? {
         if !isWindowUpdate(Frame(.request, type: TunnelWire.windowType)) {
             return "the client's codec does not support window updates of type 0x405 (WindowedCodec.isWindowUpdate(_:))"

@@ -6,7 +6,6 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
-/// The choice of the route, redirects and cookies.
 extension HTTPTunnel {
     /// The limit of URLSession.
     private static let maximumRedirects = 20
@@ -68,7 +67,6 @@ extension HTTPTunnel {
         do throws(LinkFailure) { return try result.get() } catch { throw error.error }
     }
 
-    /// Sends the request directly, with a URLSession.
     private func directly(_ request: TunnelRequest) async -> Result<TunnelReply, URLError> {
         do throws(URLError) {
             let prepared = try request.direct()
@@ -85,7 +83,7 @@ extension HTTPTunnel {
         }
     }
 
-    /// Sends a request that must not be performed twice.
+    /// For a request that must not be performed twice.
     private func once(_ request: TunnelRequest) async throws(URLError) -> TunnelReply {
         let result = await overLink(request, waits: false)
         guard Fallback(after: result) == .always, request.body.isRepeatable, !Task.isCancelled else {
@@ -95,15 +93,13 @@ extension HTTPTunnel {
         return try await directly(request).get()
     }
 
-    // MARK: Both routes
-
     private enum Event: Sendable {
         case link(Result<TunnelReply, LinkFailure>)
         case direct(Result<TunnelReply, URLError>)
         case slow
     }
 
-    /// Sends an idempotent request on one route or both. The first response wins.
+    /// For an idempotent request. The first response wins.
     private func race(_ request: TunnelRequest, hedgeAfter delay: Duration) async throws(URLError) -> TunnelReply {
         let result = await withTaskGroup(of: Event.self) { group -> Result<TunnelReply, URLError> in
             group.addTask { .link(await self.overLink(request, waits: false)) }
@@ -129,7 +125,6 @@ extension HTTPTunnel {
         TunnelReply, URLError
     > {
         var (isDirectUnderWay, isHedge) = (false, false)
-        /// The result of the link, if it does not decide the call.
         var linkResult: Result<TunnelReply, URLError>?
         var directError: URLError?
         while let event = await group.next() {
@@ -162,8 +157,7 @@ extension HTTPTunnel {
         return linkResult ?? .failure(URLError(.cancelled))
     }
 
-    /// Returns the result when both routes have failed. The gateway's own response is preferred over the error of the
-    /// direct route: it says more.
+    /// The gateway's own response says more than the error of the direct route.
     private static func last(
         _ link: Result<TunnelReply, URLError>,
         _ direct: URLError
@@ -171,7 +165,6 @@ extension HTTPTunnel {
         if case .success = link { link } else { .failure(direct) }
     }
 
-    /// Takes a token from the hedge budget. If there is none, counts that and returns `false`.
     private func withdraw() -> Bool {
         guard let budget else { return true }
         let now = Instant(nanoseconds: Int64(clamping: DispatchTime.now().uptimeNanoseconds))

@@ -1,26 +1,20 @@
 import Foundation
 import TrunklineCore
 
-/// Requests whose body is sent in parts.
 extension HTTPTunnel {
     private enum UploadStep: Sendable {
-        /// The first frame of the reply, or the error in its place.
         case head(Result<Response?, ClientError>)
-        /// The body could not be sent.
         case failed(URLError)
-        /// There was no progress within the timeout.
         case expired
-        /// This step ended without a result. The reader of the reply determines the result.
+        /// The reader of the reply determines the result.
         case over
     }
 
-    /// The error of one part of the body. Its fate is not the fate of the request.
     private struct PieceFailure: Error {
         let error: ClientError
     }
 
-    /// Sends the body in parts and returns the first frame of the reply. If that arrives before the last part was sent,
-    /// it is a rejection: the rest of the body is not sent.
+    /// A reply that arrives before the last part was sent is a rejection: the rest of the body is not sent.
     func upload(_ request: TunnelRequest, in frames: ReplyStream<Response>) async -> Result<Response?, LinkFailure> {
         let watch = ProgressWatch(within: request.timeout)
         return await withTaskGroup(of: UploadStep.self) { group in
@@ -74,8 +68,7 @@ extension HTTPTunnel {
             // Earlier parts were sent.
             return .failed(URLError(failure.error).after(.unknown))
         } catch is PieceFailure {
-            // The request has ended: it was answered, or the link is lost. The reader of the reply reports its fate:
-            // this part may be unsent although earlier parts were sent.
+            // The request has ended. The reader of the reply reports its fate: perhaps only this part was not sent.
         } catch {
             return Task.isCancelled ? .over : .failed(URLError(sourceFailure: error))
         }

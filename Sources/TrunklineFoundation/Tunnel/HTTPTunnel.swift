@@ -138,8 +138,6 @@ public final class HTTPTunnel: Sendable {
     /// The counters since the tunnel was created.
     public var metrics: Metrics { counters.withLock { $0 } }
 
-    // MARK: Calls
-
     /// Sends a GET request for `url` and returns the response's body and the response. The body may have at most
     /// `options.maximumBodySize` bytes.
     ///
@@ -276,7 +274,6 @@ public final class HTTPTunnel: Sendable {
         return request.httpBody.map { $0.isEmpty ? .none : .data($0) } ?? .none
     }
 
-    /// Collects the body; throws if it exceeds `options.maximumBodySize`.
     private func whole(_ reply: TunnelReply, of request: URLRequest) async throws(URLError) -> (Data, URLResponse) {
         let isEmpty = request.httpMethod == "HEAD" || [204, 304].contains(reply.response.statusCode)
         // With a content coding, Content-Length is the encoded size, which almost never exceeds the decoded size.
@@ -289,7 +286,6 @@ public final class HTTPTunnel: Sendable {
         return (data, reply.response)
     }
 
-    /// Cancels a response that is too long, and returns the error.
     private func excess(_ reply: TunnelReply) -> URLError {
         reply.body.cancel()
         let reason = "the response's body exceeds the limit of \(options.maximumBodySize) bytes (maximumBodySize)"

@@ -1,21 +1,16 @@
 import Foundation
 import TrunklineCore
 
-/// The body of a response that arrives over the link: returns the received pieces, and tells the gateway how many more
-/// bytes it may send.
+/// The body of a response over the link. Tells the gateway how many more bytes it may send.
 final class LinkBody: Sendable {
     private struct State {
-        /// The content that arrived with the head.
         var first: Data?
-        /// How the body ended; `nil` before its end.
         var end: Result<Void, URLError>?
         var count = 0
-        /// The number of readers that wait for a frame, or have one that is not counted yet.
+        /// Readers that wait for a frame, or have one that is not counted yet.
         var readers = 1
-        /// Whether the last frame has arrived. When no reader is left as well, it is known whether the body is
-        /// complete.
+        /// The last frame has arrived. When no reader is left either, it is known whether the body is complete.
         var hasLast = false
-        /// The bytes that were read and not yet acknowledged to the gateway.
         var owed = 0
         /// Readers that found no further frame while others still count theirs.
         var waiters: [Continuation<Void>] = []
@@ -25,7 +20,7 @@ final class LinkBody: Sendable {
     private let frames: ReplyStream<Response>
     private let length: Int?
     private let window: Int
-    /// The longest wait for a frame; `nil` if the stream has its own timeout.
+    /// `nil` if the stream has its own timeout.
     private let timeout: Duration?
 
     init(_ frames: ReplyStream<Response>, first: Data, isOver: Bool, length: Int?, window: Int, timeout: Duration?)
@@ -67,7 +62,6 @@ final class LinkBody: Sendable {
         return nil
     }
 
-    /// Adds a reader. Returns `false` if the body has ended.
     private func begin() -> Bool {
         state.withLock { state in
             guard state.end == nil else { return false }
@@ -91,8 +85,7 @@ final class LinkBody: Sendable {
         }
     }
 
-    /// Counts the content that a reader received, and checks that it agrees with `Content-Length`. Readers may call
-    /// this in an order that differs from that of their frames.
+    /// Checks that the content agrees with `Content-Length`. Readers may call this in any order.
     private func count(_ data: Data, isLast: Bool) throws(URLError) {
         let (count, isWhole) = state.withLock { state in
             state.count += data.count
@@ -113,8 +106,6 @@ final class LinkBody: Sendable {
         if isWhole { finish(.success(())) }
     }
 
-    // MARK: The end
-
     private func give(up error: URLError) {
         state.withLock { state in
             // Content that has arrived and was not read is discarded too.
@@ -133,8 +124,7 @@ final class LinkBody: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Returns when it is known how the body ended. That is soon: the stream is at its end, so no reader waits for a
-    /// frame.
+    /// Returns soon: the stream is at its end, so no reader waits for a frame.
     private func untilEnd() async {
         await withContinuation { (waiter: Continuation<Void>) in
             let isKnown = state.withLock { state in
@@ -145,9 +135,6 @@ final class LinkBody: Sendable {
         }
     }
 
-    // MARK: The window
-
-    /// Counts bytes that were read. Sends a window update when half a window is due.
     private func acknowledge(_ count: Int) async {
         let window = window
         let due = state.withLock { state in
@@ -159,7 +146,7 @@ final class LinkBody: Sendable {
         guard due > 0 else { return }
         do throws(ClientError) { try await frames.post(TunnelWire.window(due)) } catch {
             // If the request has ended, the next frame reports it. If only this task was cancelled, another reader may
-            // continue: the next update then contains these bytes.
+            // continue, and the next update contains these bytes.
             if error.fate == .notSent { state.withLock { $0.owed += due } }
         }
     }

@@ -1,19 +1,16 @@
 import Foundation
 import TrunklineCore
 
-/// The body of a request.
 enum TunnelBody: Sendable {
     case none
     case data(Data)
     case file(InputFile, URL)
     case stream(BodyStream)
 
-    /// Whether it can be sent again.
     var isRepeatable: Bool {
         if case .stream(let stream) = self { !stream.hasBegun } else { true }
     }
 
-    /// The size in bytes; `nil` if it is unknown.
     var count: Int? {
         switch self {
         case .none: 0
@@ -23,9 +20,8 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// Opens a regular file as a body. Other kinds of files are rejected: opening a FIFO may block forever, and they
-    /// have no size. The file is opened once, so that every attempt over the link sends the file that was checked; a
-    /// direct request lets `URLSession` open the path again.
+    /// Only regular files: opening a FIFO may block forever, and it has no size. Every attempt over the link sends the
+    /// file that was checked; a direct request lets `URLSession` open the path again.
     static func file(at url: URL) async throws(URLError) -> TunnelBody {
         let path = url.path(percentEncoded: false)
         guard url.isFileURL, !path.hasZeroByte else {
@@ -40,7 +36,6 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// Passes the body to `take`, in pieces of at most `TunnelWire.pieceSize`.
     func forEachPiece(_ take: @escaping @Sendable (Data) async throws -> Void) async throws {
         switch self {
         case .none: break
@@ -68,11 +63,7 @@ enum TunnelBody: Sendable {
         }
     }
 
-    /// Returns the body for a URLSession, which needs it as a whole. A stream is collected first.
-    ///
-    /// - Parameters:
-    ///   - limit: The maximum size of a stream in bytes.
-    ///   - timeout: The longest wait for the next piece of a stream.
+    /// A URLSession needs the whole body, so a stream is collected. `timeout` is the longest wait for its next piece.
     func originBody(limit: Int, timeout: Duration) async throws(URLError) -> OriginBody {
         switch self {
         case .none: return .none

@@ -6,8 +6,7 @@ import TrunklineHTTP
     import FoundationNetworking
 #endif
 
-/// One request to one origin: the parts of a `URLRequest` that the tunnel uses, with defaults applied. A redirect
-/// creates the next request.
+/// The parts of a `URLRequest` that the tunnel uses, with defaults applied. A redirect creates the next request.
 struct TunnelRequest: Sendable {
     var url: URL
     var method: String
@@ -16,7 +15,7 @@ struct TunnelRequest: Sendable {
     var timeout: Duration
     var handlesCookies: Bool
 
-    /// Whether the method is idempotent (RFC 9110 §9.2.2).
+    /// RFC 9110 §9.2.2.
     var isIdempotent: Bool { ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) }
 
     var isStream: Bool { if case .stream = body { true } else { false } }
@@ -73,8 +72,6 @@ struct TunnelRequest: Sendable {
         return "\(scheme)://\(url.host()?.lowercased() ?? ""):\(url.port ?? (scheme == "https" ? 443 : 80))"
     }
 
-    // MARK: Forms
-
     /// Returns the head for the gateway, with the target in absolute form.
     func head(window: Int) throws(URLError) -> Bytes {
         let port = url.port.map { ":\($0)" } ?? ""
@@ -103,7 +100,6 @@ struct TunnelRequest: Sendable {
         }
     }
 
-    /// Returns the request for a URLSession.
     func direct() throws(URLError) -> URLRequest {
         // Rejects messages with a changed meaning, such as line breaks in fields: URLSession accepts some of them.
         _ = try head(window: 0)
@@ -116,9 +112,6 @@ struct TunnelRequest: Sendable {
         return request
     }
 
-    // MARK: Redirects
-
-    /// Returns the request that follows a redirect, or `nil` if `response` is not a redirect.
     func redirected(by response: HTTPURLResponse) throws(URLError) -> TunnelRequest? {
         guard [301, 302, 303, 307, 308].contains(response.statusCode),
             let location = response.value(forHTTPHeaderField: "Location"),

@@ -8,13 +8,10 @@ import TrunklineHTTP
     public import Foundation
 #endif
 
-/// The head of a response that a tunnel returns, with its route.
-///
 /// Sendable: the superclass is, and this class adds only constants.
 final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
-    /// The route by which the response arrived.
     let way: HTTPTunnel.Route
-    /// The gateway's reason, if the response is the gateway's own.
+    /// `nil` unless the response is the gateway's own.
     let verdict: GatewayVerdict?
 
     init?(_ url: URL, _ status: Int, _ fields: [String: String], _ route: HTTPTunnel.Route, _ verdict: GatewayVerdict?)
@@ -23,14 +20,12 @@ final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         super.init(url: url, statusCode: status, httpVersion: "HTTP/1.1", headerFields: fields)
     }
 
-    /// Creates a response that arrived over the link.
     convenience init?(_ response: HTTP1Response, from url: URL) {
         let fields = Self.merged(response.headers.map { ($0.name, $0.value) })
         let verdict = response.headers[TunnelWire.gatewayField].flatMap { GatewayVerdict($0) }
         self.init(url, response.status, fields, .link, verdict)
     }
 
-    /// Creates a response that arrived from a URLSession.
     convenience init?(_ response: HTTPURLResponse, from url: URL) {
         let fields = response.allHeaderFields.compactMap { key, value in
             (key as? String).flatMap { name in (value as? String).map { (name, $0) } }
@@ -39,8 +34,7 @@ final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         self.init(url, response.statusCode, Self.merged(fields.sorted { $0.0 < $1.0 }), .direct, nil)
     }
 
-    /// Joins fields whose names differ only in case (RFC 9110 §5.3), and removes whitespace around values (RFC 9110
-    /// §5.5). The URLSession of Linux does neither.
+    /// RFC 9110 §5.3 (names that differ only in case) and §5.5 (white space). The URLSession of Linux does neither.
     private static func merged(_ fields: [(String, String)]) -> [String: String] {
         var merged: [String: String] = [:]
         var names: [String: String] = [:]
@@ -53,7 +47,7 @@ final class TunnelResponse: HTTPURLResponse, @unchecked Sendable {
         return merged
     }
 
-    /// Not supported: the route is not archived.
+    /// The route is not archived.
     required init?(coder: NSCoder) { nil }
 }
 

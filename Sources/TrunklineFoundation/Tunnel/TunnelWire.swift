@@ -23,11 +23,9 @@ package enum TunnelWire {
     package static let windowType: UInt32 = 0x405
     package static let abortType: UInt32 = 0x406
 
-    /// The field with the initial window.
     package static let windowField = "Trunkline-Window"
-    /// The field that marks the gateway's own responses.
     package static let gatewayField = "Trunkline-Gateway"
-    /// The prefix of such fields. They are never forwarded.
+    /// Fields with this prefix are never forwarded.
     package static let reservedPrefix = "trunkline-"
 
     /// The maximum content of one frame in bytes.
@@ -35,7 +33,7 @@ package enum TunnelWire {
     /// The permitted initial windows in bytes.
     package static let windows = 64 * 1024...1 << 30
 
-    /// Returns the part of the window that `count` bytes of content use. The empty last part uses nothing.
+    /// What `count` bytes of content take of the window. The empty last part takes nothing.
     package static func cost(of count: Int) -> Int { count == 0 ? 0 : max(256, count) }
 
     package static func window(_ count: Int) -> Request {
@@ -43,7 +41,6 @@ package enum TunnelWire {
         return Request(type: windowType, body: Bytes((0..<4).map { UInt8(truncatingIfNeeded: value >> (24 - 8 * $0)) }))
     }
 
-    /// Returns the number of bytes that a frame of type 0x405 adds.
     package static func window(in frame: Frame) throws(FrameError) -> Int {
         guard frame.body.count == 4 else {
             throw FrameError(.illegalLength, "a window update of \(frame.body.count) bytes, expected 4")
@@ -55,7 +52,7 @@ package enum TunnelWire {
         Frame(.response, type: abortType, body: Bytes("\(code.rawValue)"))
     }
 
-    /// Returns the code in a response of type 0x406; `networkConnectionLost` if it is not a number.
+    /// `networkConnectionLost` if the body is not a number.
     package static func abortCode(in response: Response) -> URLError.Code {
         // A code has a few digits; the body may have megabytes.
         guard response.body.count <= 20 else { return .networkConnectionLost }
@@ -64,25 +61,22 @@ package enum TunnelWire {
     }
 }
 
-/// The reason for a gateway's own response, as its field contains it: `unreachable; code=-1004`.
+/// As the field contains it: `unreachable; code=-1004`.
 package struct GatewayVerdict: Sendable, Hashable {
     package enum Reason: String, Sendable, Hashable {
-        /// The request is invalid, or gateways do not forward it.
         case malformed
         /// The origin is not on the gateway's list, or its name resolves to an address that is not public.
         case forbidden
-        /// The content exceeds the gateway's limit.
         case tooLarge = "too-large"
         /// The gateway has too many requests in progress, or no room for the content.
         case busy
-        /// The origin could not be reached and has not received the request: see the code.
+        /// The origin has not received the request.
         case unreachable
-        /// The origin failed and may have received the request: see the code.
+        /// The origin may have received the request.
         case failed
     }
 
     package var reason: Reason
-    /// The code of the URLSession's error.
     package var code: URLError.Code?
 
     package init(_ reason: Reason, _ code: URLError.Code? = nil) { (self.reason, self.code) = (reason, code) }
@@ -111,7 +105,6 @@ package struct GatewayVerdict: Sendable, Hashable {
         }
     }
 
-    /// Whether the origin has not received the request, so that it may be sent directly.
     package var isUnperformed: Bool {
         switch reason {
         case .malformed, .forbidden, .tooLarge, .busy, .unreachable: true

@@ -5,7 +5,6 @@ import TrunklineCore
     import FoundationNetworking
 #endif
 
-/// The result that is reported to a session.
 enum TunnelAnswer: Sendable {
     case whole(Data, URLResponse)
     case failure(URLError)
@@ -21,18 +20,17 @@ enum TunnelAnswer: Sendable {
     }
 }
 
-/// One attempt to load a request, from `startLoading` on.
+/// One attempt to load a request.
 ///
-/// Sendable although a `URLProtocol` is not: it uses only the state behind the protocol's lock, and `task` and
-/// `client`, which are constant.
+/// Sendable although a `URLProtocol` is not: it uses only the state behind the protocol's lock, and constants.
 struct TunnelLoading: @unchecked Sendable {
     let owner: TunnelURLProtocol
     let attempt: Int
 
     #if canImport(FoundationNetworking)
         /// The URLSession of Linux looks up a task's handler without a lock, on its work queue, and traps if the task
-        /// has ended. The result is therefore reported only on that queue. The one way onto that queue is to resume a
-        /// running task: the session then calls `startLoading` again, unless the task was cancelled.
+        /// has ended. So the result is reported only on that queue. The one way there is to resume a running task: the
+        /// session then calls `startLoading` again, unless the task was cancelled.
         func run(_ request: URLRequest, through tunnel: HTTPTunnel) async {
             var request = request
             // These are the cookies of the session's storage, which does not store new ones, so they may be outdated.
@@ -47,8 +45,8 @@ struct TunnelLoading: @unchecked Sendable {
             guard owner.keep(answer, of: attempt) else { return }
             // Without a task, the protocol was created directly and not by a session.
             guard let task = owner.task else { return owner.startLoading() }
-            // `resume()` waits for that queue, so it must not be called on the cooperative pool. A suspended task
-            // receives its result when the app resumes it.
+            // `resume()` waits for that queue: not on the cooperative pool. A suspended task gets its result once
+            // resumed.
             DispatchQueue.global().async { if task.state == .running { task.resume() } }
         }
     #else

@@ -91,14 +91,14 @@ public final class TunnelURLProtocol: URLProtocol {
     private enum Stage {
         case idle
         case loading
-        /// The result has arrived and will be reported on the session's queue.
+        /// To be reported on the session's queue.
         case loaded(TunnelAnswer)
         case told
     }
 
     private struct State {
         var stage = Stage.idle
-        /// The number of times loading has started. Results of an earlier attempt are ignored.
+        /// Results of an earlier attempt are ignored.
         var attempt = 0
         var task: Task<Void, Never>?
     }
@@ -160,7 +160,6 @@ public final class TunnelURLProtocol: URLProtocol {
         task?.cancel()
     }
 
-    /// Stores the result of `attempt`. Returns `false` if the attempt is not the current one.
     func keep(_ answer: TunnelAnswer, of attempt: Int) -> Bool {
         state.withLock { state in
             guard case .loading = state.stage, state.attempt == attempt else { return false }

@@ -7,7 +7,7 @@
 /// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
 /// table that held it.
 ///
-/// On Linux the task is parked (`ParkedTask`), unless the trait `Portable` is set. Otherwise this is an unsafe continuation. A checked one costs an
+/// On Linux the task is parked (`ParkedTask`). Elsewhere this is an unsafe continuation. A checked one costs an
 /// allocation per request, to find a mistake that the tables do not allow.
 @safe
 @usableFromInline

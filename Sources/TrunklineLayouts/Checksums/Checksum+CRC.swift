@@ -1,7 +1,5 @@
 import TrunklineCore
 
-// Reflected cyclic redundancy checks of 32 bits.
-
 extension Checksum {
     /// CRC-32 as in Ethernet, gzip and PNG (CRC-32/ISO-HDLC): 4 bytes; 0 for empty input.
     public static let crc32 = Checksum("crc32", width: 4, .integer { crc32Tables.checksum($0, $1) })
@@ -13,12 +11,11 @@ extension Checksum {
 private let crc32Tables = CRCTables(polynomial: 0xedb8_8320)
 private let crc32cTables = CRCTables(polynomial: 0x82f6_3b78)
 
-/// The effect of bytes on the remainder, for eight bytes at a time ("slicing by eight").
+/// Tables for reflected CRCs of 32 bits, eight bytes at a time ("slicing by eight").
 private struct CRCTables: Sendable {
-    /// Eight tables of 256 entries: table k holds the effect of a byte that is followed by k more.
+    /// Table k of eight, each of 256 entries, holds the effect of a byte that is followed by k more.
     let entries: [UInt32]
 
-    /// Creates the tables of the reflected `polynomial`.
     init(polynomial: UInt32) {
         var entries = (0..<256).map { byte in
             (0..<8).reduce(UInt32(byte)) { state, _ in state & 1 == 1 ? polynomial ^ state >> 1 : state >> 1 }

@@ -1,7 +1,5 @@
 package import TrunklineCore
 
-// Digests, computed by the system's libcrypto. The byte order of a field does not affect them.
-
 extension Checksum {
     /// SHA-256 (FIPS 180-4): 32 bytes.
     ///
@@ -20,8 +18,7 @@ extension Checksum {
     /// MD5 (RFC 1321) as 32 lower-case hexadecimal digits; otherwise like ``md5``.
     public static var md5Hexadecimal: Checksum { digest("md5Hexadecimal", .md5, isHexadecimal: true) }
 
-    /// Returns the checksum that the system's library computes, or one that says why it cannot. Not kept: if there is
-    /// no free file descriptor to load the library with, the next use tries again.
+    /// Loads the library on each use: if no file descriptor was free to load it, the next use tries again.
     package static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,
@@ -37,7 +34,6 @@ extension Checksum {
         }
     }
 
-    /// Returns the checksum that `library` computes, or one that says why it cannot.
     package static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,

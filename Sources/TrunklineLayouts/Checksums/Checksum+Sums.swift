@@ -76,14 +76,13 @@ private struct Sums {
             offset &+= 8
         }
         let (even, odd) = (total(sums.even), total(sums.odd))
-        // Byte j of each word, times j. The even lanes hold the bytes 0, 2, 4 and 6, the odd lanes 1, 3, 5 and 7.
+        // Byte j of each word, times j; the even lanes hold bytes 0, 2, 4, 6, the odd lanes 1, 3, 5, 7.
         let behind = 2 &* (weighted(sums.even) &+ weighted(sums.odd)) &+ odd
         let before = total(sumsOfSums.even) &+ total(sumsOfSums.odd)
         high = (high &+ UInt64(memory.count) &* low &+ 8 &* before &- behind) % modulus
         low = (low &+ even &+ odd) % modulus
     }
 
-    /// Returns the sum of four lanes of 16 bits.
     private func total(_ lanes: UInt64) -> UInt64 {
         let pairs = (lanes & 0x0000_ffff_0000_ffff) &+ (lanes >> 16 & 0x0000_ffff_0000_ffff)
         return (pairs & 0xffff_ffff) &+ pairs >> 32

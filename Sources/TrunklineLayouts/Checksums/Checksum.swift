@@ -12,18 +12,16 @@ public struct Checksum: Sendable, Hashable {
         case headerAndBody
     }
 
-    /// The algorithm. It always covers a header, which is often empty, and a body, as if they were one run of bytes.
+    /// Covers a header, which is often empty, and a body, as if they were one run of bytes.
     package enum Algorithm: Sendable {
-        /// An integer of at most eight bytes, sent in the byte order of its field.
+        /// At most 8 bytes, sent in the byte order of the field.
         case integer(@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> UInt64)
-        /// Bytes in the order in which they are sent; `nil` if they cannot be computed.
+        /// In the order in which they are sent; `nil` if they cannot be computed.
         case bytes(@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> [UInt8]?)
-        /// Not available on this system, for this reason.
         case unavailable(String)
     }
 
     package let name: String
-    /// The number of bytes in a frame.
     let width: Int
     /// Not compared, because closures cannot be.
     private let uncompared: Uncompared<Algorithm>
@@ -36,7 +34,6 @@ public struct Checksum: Sendable, Hashable {
         uncompared = Uncompared(algorithm)
     }
 
-    /// Whether it is an integer and therefore has a byte order.
     var isNumber: Bool { if case .integer = algorithm { true } else { false } }
 
     /// Returns the checksum of `bytes` as an integer, or `nil` for a checksum that is not an integer, such as a digest:
@@ -57,8 +54,6 @@ public struct Checksum: Sendable, Hashable {
         case .unavailable: return nil
         }
     }
-
-    // MARK: Custom checksums
 
     /// Creates a custom checksum that is an unsigned integer. It is as wide as its type (at most 8 bytes) and is sent
     /// in the byte order of its field.
@@ -94,12 +89,10 @@ public struct Checksum: Sendable, Hashable {
 }
 
 extension Bytes {
-    /// Calls `body` with an empty header and with these bytes.
     fileprivate func withSpans<Result>(_ body: (borrowing RawSpan, borrowing RawSpan) -> Result) -> Result {
         body(RawSpan(), unsafe storage.span.bytes.extracting(start..<start + count))
     }
 
-    /// Creates a copy of `first` followed by `second`.
     fileprivate init(joining first: borrowing RawSpan, _ second: borrowing RawSpan) {
         let storage = unsafe first.withUnsafeBytes { first in
             unsafe second.withUnsafeBytes { second in unsafe Array(first) + Array(second) }

@@ -80,24 +80,20 @@ public struct CountedPayloadCodec: FrameCodec {
 
     /// How responses are matched with their requests.
     public let matching: ResponseMatching
-    /// The largest whole frame in bytes, both ends included, in both directions.
+    /// In bytes, both ends included, in both directions.
     package private(set) var maximumFrameSize: Int
-    /// The largest head in bytes, `headEnd` included, in both directions.
+    /// In bytes, `headEnd` included, in both directions.
     package let maximumHeadSize: Int
 
     private let headEnd: Bytes
     private let payloadEnd: Bytes
-    /// The closures that return what a head says about its payload: one for requests, one for frames from the server.
     private var requestPayload: @Sendable (Bytes) -> Payload
     private let responsePayload: @Sendable (Bytes) -> Payload
     private var reading = FrameReading()
     private var writing: FrameReading.Rule?
 
-    // MARK: State of the frame at the front of the input
-
-    /// The offset at which the search for `headEnd` continues.
     private var searched = 0
-    /// The sizes of an incomplete frame whose head is known.
+    /// The sizes of the incomplete frame at the front of the input, once its head is known.
     private var awaited: (head: Int, payload: Int, total: Int)?
 
     /// Creates a codec for frames that consist of a head and, if the head says so, a payload. An empty `headEnd` stops
@@ -209,8 +205,6 @@ public struct CountedPayloadCodec: FrameCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Decoding
-
     /// Consumes one frame at the front of `input` and returns it, or returns `nil` if it is incomplete.
     ///
     /// - Parameter input: The received bytes that are not decoded yet.
@@ -256,7 +250,6 @@ public struct CountedPayloadCodec: FrameCodec {
         return frame(head, body)
     }
 
-    /// Returns the size of the head at the front of `input`, or `nil` if its end has not arrived.
     private mutating func headCount(in input: borrowing ReceiveBuffer) throws(FrameError) -> Int? {
         if let offset = input.firstOffset(of: headEnd, from: searched), offset + headEnd.count <= maximumHeadSize {
             return offset
@@ -270,7 +263,6 @@ public struct CountedPayloadCodec: FrameCodec {
         return nil
     }
 
-    /// Returns the size of the payload that follows `head`, or `nil` for none.
     private func payloadCount(of head: Bytes, isRequest: Bool) throws(FrameError) -> Int? {
         switch isRequest ? requestPayload(head) : responsePayload(head) {
         case .absent: return nil
@@ -293,8 +285,6 @@ public struct CountedPayloadCodec: FrameCodec {
         reading.apply(to: &frame)
         return frame
     }
-
-    // MARK: Encoding
 
     /// Appends the head and, if the head says that a payload follows, the body, each with its terminator.
     ///
@@ -337,8 +327,8 @@ public struct CountedPayloadCodec: FrameCodec {
         output.append(payloadEnd)
     }
 
-    /// Checks that a receiver that searches from the front, and accepts a lone LF or CR as a line end, finds the
-    /// terminator directly after `head`.
+    /// A receiver searches from the front and may accept a lone LF or CR as a line end: the terminator must be directly
+    /// after `head`.
     private func checkEnd(of head: Bytes) throws(FrameError) {
         guard head.count + headEnd.count <= maximumHeadSize else {
             throw FrameError(
@@ -358,8 +348,8 @@ public struct CountedPayloadCodec: FrameCodec {
         }
     }
 
-    /// Throws for a frame that its receiver would read as another kind of frame. In a protocol matched in order, every
-    /// later response would go to the wrong request.
+    /// In a protocol matched in order, a frame read as another kind would give every later response to the wrong
+    /// request.
     private func checkReception(of frame: Frame, as head: Bytes, _ body: Bytes) throws(FrameError) {
         // On the client side, only cancel frames are checked: a server may handle responses and parts of its clients.
         guard reading.isServerSide || frame.kind == .cancel else { return }
@@ -372,8 +362,6 @@ public struct CountedPayloadCodec: FrameCodec {
         }
     }
 }
-
-// MARK: - Capabilities that depend on how the codec was created
 
 extension CountedPayloadCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// Returns the ping that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.
@@ -420,8 +408,7 @@ extension CountedPayloadCodec: FrameLimitCodec {
 }
 
 extension Span<UInt8> {
-    /// The range of the word with this index, from the end if it is negative; `nil` if there is none. Words are
-    /// separated by spaces or tabs.
+    /// Words are separated by spaces or tabs. A negative `index` counts from the end.
     fileprivate func word(_ index: Int) -> Range<Int>? {
         var left = index
         if index >= 0 {
@@ -456,7 +443,6 @@ extension Span<UInt8> {
         return words
     }
 
-    /// The offset of the CRLF that ends the line from `start` on, or the end of the bytes.
     fileprivate func endOfLine(from start: Int) -> Int {
         var index = start
         while index + 1 < count {
@@ -466,8 +452,7 @@ extension Span<UInt8> {
         return count
     }
 
-    /// The value of the field in `line`, if its name is `name`, which is in lower case, apart from the case of ASCII
-    /// letters.
+    /// `name` is in lower case; the case of ASCII letters is ignored.
     fileprivate func value(ofField name: [UInt8], in line: Range<Int>) -> Range<Int>? {
         let colon = line.lowerBound + name.count
         guard colon < line.upperBound, self[colon] == UInt8(ascii: ":") else { return nil }

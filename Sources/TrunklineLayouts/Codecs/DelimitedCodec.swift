@@ -17,7 +17,7 @@ public import TrunklineCore
 /// `illegalLength` and the beginning of its body, up to the maximum size of a body. The rest, up to the last delimiter
 /// of the frame, is discarded as it arrives.
 public struct DelimitedCodec: FrameCodec {
-    /// The largest whole frame in bytes, delimiters included, in both directions.
+    /// In bytes, delimiters included, in both directions.
     package private(set) var maximumFrameSize: Int
 
     private let delimiter: Bytes
@@ -27,11 +27,7 @@ public struct DelimitedCodec: FrameCodec {
     /// delimiter that precede such a suffix, the receiver would find a delimiter that begins within the body.
     private let overlaps: [Int]
 
-    // MARK: State of the frame at the front of the input
-
-    /// The offset at which the search for the next delimiter continues.
     private var searched = 0
-    /// The number of delimiters of this frame that were found.
     private var found = 0
     /// The number of delimiters still to be skipped of a frame that was too long.
     private var passing = 0
@@ -64,7 +60,6 @@ public struct DelimitedCodec: FrameCodec {
         setMaximumFrameSize(maximumFrameSize)
     }
 
-    /// Creates a codec for frames that end with one byte; see `init(delimiter:parts:maximumFrameSize:)`.
     package init(
         delimiter: UInt8,
         parts: Int = 1,
@@ -125,8 +120,6 @@ public struct DelimitedCodec: FrameCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Decoding
-
     /// Consumes one frame at the front of `input` and returns it, or returns `nil` if its last delimiter has not
     /// arrived. Never throws.
     public mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
@@ -153,19 +146,17 @@ public struct DelimitedCodec: FrameCodec {
         return endlessFrame(in: &input)
     }
 
-    /// Returns the beginning of a frame that is too long and finishes it. `passRest` discards the rest later.
     private mutating func endlessFrame(in input: inout ReceiveBuffer) -> Frame? {
         let limit = maximumFrameSize - delimiter.count
         guard let body = input.readBytes(limit) else { return nil }
-        // If a delimiter that was found already ends after `limit`, skip it too. Skip at least one byte: if `limit` is
-        // 0, `body` is empty, and a returned frame must consume something.
+        // Skip a delimiter that was found but ends after `limit`. Skip at least one byte: `limit` may be 0, and a
+        // returned frame must consume something.
         input.skip(max(1, searched - limit))
         passing = parts - found
         (searched, found) = (0, 0)
         return frame(body, malformedReason: .illegalLength)
     }
 
-    /// Discards what has arrived of a frame that was too long. Returns whether its end has arrived.
     private mutating func passRest(in input: inout ReceiveBuffer) -> Bool {
         while passing > 0 {
             guard let offset = input.firstOffset(of: delimiter) else {
@@ -184,8 +175,6 @@ public struct DelimitedCodec: FrameCodec {
         reading.apply(to: &frame)
         return frame
     }
-
-    // MARK: Encoding
 
     /// Appends the body of `frame` and the delimiter.
     ///
@@ -217,8 +206,7 @@ public struct DelimitedCodec: FrameCodec {
             start = index + delimiter.count
             count += 1
         }
-        // Example: after the body "a\n--", the delimiter "\n--\n" would be found in "a\n--\n--\n" from the second byte
-        // on.
+        // After the body "a\n--", the delimiter "\n--\n" would be found in "a\n--\n--\n" from the second byte on.
         let startsEarly = overlaps.contains { length in
             let tail = delimiter.count - length
             return body.count - tail >= start && Bytes(body.suffix(tail)) == Bytes(delimiter.prefix(tail))
@@ -235,8 +223,6 @@ public struct DelimitedCodec: FrameCodec {
         }
     }
 }
-
-// MARK: - Capabilities that depend on how the codec was created
 
 extension DelimitedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// Returns the ping that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.

@@ -20,7 +20,6 @@ public struct LengthPrefixedCodec: FrameCodec {
         /// 1 to 8 bytes; `nil` for a varint.
         let width: Int?
         let order: ByteOrder
-        /// Whether the length counts its own bytes.
         let countsItself: Bool
 
         fileprivate var maximum: UInt64 { .max >> UInt64(64 - 8 * (width ?? 8)) }
@@ -49,20 +48,19 @@ public struct LengthPrefixedCodec: FrameCodec {
             return Length(width: width, order: order, countsItself: countingItself)
         }
 
-        /// Returns the length at the front of `input` and its size in bytes, or `nil` if it is incomplete.
         fileprivate func read(from input: borrowing ReceiveBuffer) throws(FrameError) -> (value: UInt64, width: Int)? {
             guard let width else { return try input.varint() }
             return input.integer(at: 0, width: width, order: order).map { ($0, width) }
         }
     }
 
-    /// The largest whole frame in bytes, length included, in both directions.
+    /// In bytes, length included, in both directions.
     package private(set) var maximumFrameSize: Int
     private let length: Length
-    /// The positions of the serial number and the type within the body.
+    /// Positions within the body.
     private var serial: Slot?
     private var type: Slot?
-    /// The positions that are set, in the order of their offsets.
+    /// In the order of their offsets.
     private var places: [(slot: Slot, holdsType: Bool)] = []
     private var serials: ClosedRange<SerialNumber> = 0...0
     private var reading = FrameReading()
@@ -103,7 +101,6 @@ public struct LengthPrefixedCodec: FrameCodec {
         )
     }
 
-    /// The size of the largest body that both `maximumFrameSize` and the length field allow.
     private var largestBody: Int {
         let width = length.width ?? 1
         return min(maximumFrameSize - width, Int(clamping: length.maximum) - (length.countsItself ? width : 0))
@@ -172,7 +169,6 @@ public struct LengthPrefixedCodec: FrameCodec {
         return codec
     }
 
-    /// Returns a position within the body. Stops the program unless it is within the longest body.
     private func place(at offset: Int, width: Int, _ order: ByteOrder, _ file: StaticString, _ line: UInt) -> Slot {
         let most = largestBody
         let place = "\(width) bytes at offset \(offset)"
@@ -241,8 +237,6 @@ public struct LengthPrefixedCodec: FrameCodec {
         with(\.reading.pushKey, key)
     }
 
-    // MARK: Decoding
-
     /// Consumes one frame at the front of `input` and returns it, or returns `nil` if it is incomplete.
     ///
     /// - Parameter input: The received bytes that are not decoded yet.
@@ -278,7 +272,7 @@ public struct LengthPrefixedCodec: FrameCodec {
         return frame
     }
 
-    /// The size of the smallest body. Heartbeats need neither a serial number nor a type.
+    /// Heartbeats need neither a serial number nor a type.
     private var leastBody: Int {
         let least = max(serial?.end ?? 0, type?.end ?? 0)
         guard let heartbeat = reading.heartbeat else { return least }
@@ -297,8 +291,6 @@ public struct LengthPrefixedCodec: FrameCodec {
             "a body of \(byteSize(body.count)) is too short for the number that ends at byte \(place.end)"
         )
     }
-
-    // MARK: Encoding
 
     /// Appends the length and the body of `frame`, with its serial number and type at their positions.
     ///
@@ -349,8 +341,6 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 }
 
-// MARK: - Capabilities that depend on how the codec was created
-
 extension LengthPrefixedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, ServerSideCodec {
     /// Returns the ping that `heartbeat(ping:pong:)` declares, or `nil` if it was not called.
     public func ping(number: UInt64) -> Frame? { reading.heartbeat.map { Frame(.ping, body: $0.ping) } }
@@ -381,7 +371,7 @@ extension LengthPrefixedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, Server
 }
 
 extension LengthPrefixedCodec: FrameLimitCodec {
-    /// At most more than any memory, so that no sum of two sizes overflows.
+    /// At most 2⁴⁸, more than any memory, so that no sum of two sizes overflows.
     private static func limit(_ size: Int, _ length: Length) -> Int { min(max(size, length.width ?? 1), 1 << 48) }
 
     /// Sets `maximumFrameSize`, to at least the size of the length.

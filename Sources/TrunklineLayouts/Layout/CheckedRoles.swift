@@ -1,6 +1,6 @@
 import TrunklineCore
 
-/// The roles of a layout's frames, by their numbers: the declared roles, checked against the layout.
+/// The declared roles of a layout, as numbers and checked against its fields.
 struct CheckedRoles: Sendable {
     var ping: UInt32?
     /// `nil` if a pong has the type of a ping.
@@ -8,37 +8,31 @@ struct CheckedRoles: Sendable {
     var cancel: UInt32?
     var closing: UInt32?
     var push: ClosedRange<UInt32>?
-    /// The types of a part, in both directions; see `isRequestPart`.
     var part: ClosedRange<UInt32>?
-    /// The type of a frame by which the client accepts more bytes of a reply.
     var window: UInt32?
     var success: ClosedRange<UInt32> = 0...0
     var serials: ClosedRange<SerialNumber> = 1...SerialNumber.max
 
-    /// Whether more than the numbers above distinguishes frames: a property below, or a role of another kind.
+    /// Whether more than the numbers above distinguishes frames.
     var hasMarks: Bool
     var requests: ClosedRange<UInt32>?
-    /// The types of responses that must have a body.
     var bodies: ClosedRange<UInt32>?
-    /// Whether responses are marked, so that a marked response is not a push, whatever its type.
+    /// Whether responses are marked: a marked response is not a push, whatever its type.
     var tellsPushes: Bool
-    /// The bits of the type that are marks and therefore not part of `frame.type`.
+    /// Bits of the type that are marks and not part of `frame.type`.
     var typeBits: UInt32
 
-    /// Returns whether a frame with this serial belongs to a heartbeat. If other serials are reserved, 0 may also mean
-    /// "no serial".
+    /// If other serials are reserved, 0 may also mean "no serial".
     func isReserved(_ serial: SerialNumber) -> Bool {
         serial < serials.lowerBound && (serial != 0 || serials.lowerBound == 1)
     }
 
-    /// Returns whether a frame to the server with this type is a part of a request. A type that is also that of requests
-    /// or of the closing frame marks only parts of replies.
+    /// A type that requests or the closing frame also have marks only parts of replies.
     func isRequestPart(_ type: UInt32) -> Bool {
         guard let part, part.contains(type), type != closing else { return false }
         return requests?.contains(type) != true
     }
 
-    /// Returns the kind of a received frame with this type.
     @inline(__always)
     func kind(ofType type: UInt32, _ isServerSide: Bool) -> Frame.Kind {
         if type == ping { return .ping }
@@ -50,9 +44,6 @@ struct CheckedRoles: Sendable {
         return .response
     }
 
-    // MARK: Checking
-
-    /// Creates the roles of `declared` after checking that they fit the fields of requests and responses.
     init(_ declared: FrameLayout.Roles, request: LayoutShape, response: LayoutShape) throws(LayoutError) {
         let types = [request.type, response.type]
         hasMarks = declared.hasMarks || request.kind != nil || response.kind != nil
@@ -127,7 +118,7 @@ struct CheckedRoles: Sendable {
         }
     }
 
-    /// Checks that the answer to a heartbeat without its own type can be distinguished from other responses.
+    /// The answer to a heartbeat without its own type must differ from other responses.
     private func checkHeartbeat(_ declared: FrameLayout.Roles, _ response: LayoutShape) throws(LayoutError) {
         guard declared.ping == nil else {
             throw LayoutError(role: "heartbeat", "it cannot be combined with the role ping")
@@ -142,7 +133,7 @@ struct CheckedRoles: Sendable {
         try CheckedRoles.codes(role, number.map { UInt64($0)...UInt64($0) }, in: slots, otherThan: typeBits)?.lowerBound
     }
 
-    /// The fields are at most 4 bytes wide, so every number that fits them fits a `UInt32`.
+    /// Fields are at most 4 bytes wide: every number that fits them fits a `UInt32`.
     static func codes(
         _ role: String,
         _ range: ClosedRange<UInt64>?,
@@ -159,7 +150,6 @@ struct CheckedRoles: Sendable {
         return codes
     }
 
-    /// Ends an open range at the largest number of the narrowest field.
     private static func fit(
         _ role: String,
         _ range: ClosedRange<UInt64>,
@@ -183,7 +173,6 @@ struct CheckedRoles: Sendable {
         return LayoutError(role: role, "\(number) does not fit the \(field) field, which has \(size)")
     }
 
-    /// Returns the bits of the type that roles use as marks. The type must have all of them.
     private static func typeBits(of declared: FrameLayout.Roles, _ slots: [Slot?]) throws(LayoutError) -> UInt32 {
         var typeBits: UInt32 = 0
         for (role, mark) in declared.marks {
@@ -198,7 +187,6 @@ struct CheckedRoles: Sendable {
         return typeBits
     }
 
-    /// Checks that frames of this shape can have `mark`.
     private func check(_ mark: Role?, _ role: String, in shape: LayoutShape) throws(LayoutError) {
         guard let mark else { return }
         let (slot, name): (Slot, String)
@@ -223,7 +211,6 @@ struct CheckedRoles: Sendable {
 }
 
 extension FrameLayout.Roles {
-    /// The marks that distinguish frames, each with the name of its role.
     fileprivate var marks: [(role: String, mark: Role?)] {
         [("response", response), ("push", push), ("part", part), ("goAway", goAway), ("failure", failure)]
     }
@@ -236,7 +223,6 @@ extension FrameLayout.Roles {
 }
 
 extension BitRange {
-    /// Checks that the field has these bits and that some of their numbers have the role and others do not.
     fileprivate func check(
         holding numbers: ClosedRange<UInt64>,
         _ role: String,
@@ -263,7 +249,6 @@ extension BitRange {
 }
 
 extension LayoutShape {
-    /// Returns the position of the named integer that `role` looks at.
     @discardableResult
     func integer(_ field: String, of role: String) throws(LayoutError) -> Slot {
         guard let named = named.first(where: { $0.name == field }) else {
@@ -282,13 +267,9 @@ extension LayoutError {
     }
 }
 
-// MARK: - Conflicts
-
-// A type with two roles would silently get the role that is checked first: all pushes read as pings, or requests that
-// no caller can send.
+// A type with two roles would silently get the role that is checked first: all pushes read as pings, for example.
 
 extension FrameLayout.Roles {
-    /// Throws if two roles have the same number of the type or of a named field.
     fileprivate func checkTypes(tellsPushes: Bool) throws(LayoutError) {
         let roles: [(name: String, role: Role?)] = [
             ("ping", ping.map(Role.type)), ("pong", pong == ping ? nil : pong.map(Role.type)),
@@ -308,8 +289,7 @@ extension FrameLayout.Roles {
         }
     }
 
-    /// Returns whether frames of these roles differ by more than their types: by their direction, or by a mark on
-    /// responses.
+    /// Whether direction, or a mark on responses, distinguishes frames of the two roles.
     private static func mayShare(_ first: String, _ second: String, _ tellsPushes: Bool) -> Bool {
         switch (first, second) {
         case ("closing", "goAway"), ("closing", "part"), ("closing", "requests"), ("part", "requests"): true
@@ -321,7 +301,6 @@ extension FrameLayout.Roles {
 }
 
 extension Role {
-    /// Returns the lowest number that has both roles.
     fileprivate func firstNumber(sharedWith other: Role) -> UInt64? {
         guard place == other.place, case .numbers(let mine) = test, case .numbers(let others) = other.test,
             mine.overlaps(others)
@@ -329,8 +308,7 @@ extension Role {
         return max(mine.lowerBound, others.lowerBound)
     }
 
-    /// Returns whether `other` has numbers both below and above all of these. Such a range cannot exclude them. For
-    /// example, SMPP has commands with lower and with higher numbers than `enquire_link`.
+    /// A range with numbers on both sides cannot exclude these: SMPP has commands below and above `enquire_link`.
     fileprivate func isAmid(_ other: Role) -> Bool {
         guard case .numbers(let mine) = test, case .numbers(let others) = other.test else { return false }
         return others.lowerBound < mine.lowerBound && mine.upperBound < others.upperBound

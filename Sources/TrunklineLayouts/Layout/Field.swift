@@ -35,7 +35,7 @@ public struct Field: Sendable, Hashable {
     }
 
     let content: Content
-    /// The number of bytes. 0 for the body; the smallest width for a varint.
+    /// In bytes; 0 for the body, the smallest width for a varint.
     let width: Int
     let order: ByteOrder
 
@@ -44,8 +44,6 @@ public struct Field: Sendable, Hashable {
         self.width = width
         self.order = order
     }
-
-    // MARK: Bytes
 
     /// Returns a field of fixed bytes (1 to 65,535). A received frame with other bytes fails with `unexpectedBytes`.
     public static func constant(_ bytes: [UInt8]) -> Field { constant(request: bytes, response: bytes) }
@@ -95,8 +93,6 @@ public struct Field: Sendable, Hashable {
         over scope: Checksum.Scope,
         order: ByteOrder = .bigEndian
     ) -> Field { Field(.checksum(checksum, over: scope), width: checksum.width, order: order) }
-
-    // MARK: Integers
 
     /// Returns a field that holds the type number, ``Frame/type``, in at most 4 bytes. If a layout has several such
     /// fields, they all hold the same number. A received frame in which they differ fails with `repetitionMismatch`.
@@ -249,7 +245,6 @@ public struct LengthCount: Sendable, Hashable {
     }
 
     let extent: Extent
-    /// The number that is added to the counted bytes.
     let surplus: Int
 
     /// The body only.
@@ -267,7 +262,6 @@ public struct LengthCount: Sendable, Hashable {
 }
 
 extension LengthCount {
-    /// A description of what is counted: `the body plus 4`.
     var words: String {
         let what =
             switch extent {
@@ -279,10 +273,7 @@ extension LengthCount {
     }
 }
 
-// MARK: - Names
-
 extension Field.Content {
-    /// What the field holds, and the name that distinguishes it from other fields with the same content.
     var title: (what: String, name: String?) {
         switch self {
         case .constant: ("constant", nil)
@@ -301,7 +292,6 @@ extension Field.Content {
 }
 
 extension Field {
-    /// The field as error messages name it.
     var words: String {
         let (what, name) = content.title
         return switch content {

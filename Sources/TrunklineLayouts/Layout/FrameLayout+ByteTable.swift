@@ -28,7 +28,6 @@ extension LayoutShape {
         }
     }
 
-    /// Returns what the field holds, in words.
     private func title(of row: Row) -> String {
         let again = row.isRepetition ? " again" : ""
         let title =
@@ -63,12 +62,10 @@ extension LayoutShape {
         return " of \(sizes.lowerBound) to \(sizes.upperBound) bytes"
     }
 
-    /// Returns `name` escaped, so that it does not end the cell of the table.
+    /// Escaped, so that the name does not end the cell of the table.
     private func cell(_ name: String) -> String {
         String(name.escaped().flatMap { $0 == "|" ? "\\|" : String($0) })
     }
-
-    // MARK: Rows
 
     /// A number of bytes that may depend on the frame: `12 + n`, with n bytes of body and v bytes of a varint.
     struct Extent {
@@ -79,23 +76,19 @@ extension LayoutShape {
             Extent(fixed: a.fixed + b.fixed, symbols: a.symbols + b.symbols)
         }
 
-        /// Returns the sum, such as `12+n`, with `sign` between its terms.
         func text(_ sign: String = "+") -> String {
             let number = fixed > 0 || symbols.isEmpty ? [String(fixed)] : []
             return (number + symbols).joined(separator: sign)
         }
     }
 
-    /// A field and its position in a frame, to be printed.
     struct Row {
         let field: Field
         let offset: Extent
         let size: Extent
-        /// Whether an earlier field holds the same number.
         let isRepetition: Bool
     }
 
-    /// All fields in the order of their bytes.
     var rows: [Row] {
         var rows: [Row] = []
         var offset = Extent()
@@ -114,7 +107,6 @@ extension LayoutShape {
         return rows
     }
 
-    /// Returns the offset of the first byte of `slot`, as in `rows`.
     func offset(of slot: Slot) -> Extent {
         // In `header`, a varint has one byte.
         let moved = varint == nil ? Extent() : Extent(fixed: -1, symbols: ["v"])
@@ -127,7 +119,6 @@ extension LayoutShape {
 }
 
 extension Field {
-    /// Whether the bytes are in little-endian order, which the table mentions.
     var isLittleEndianNumber: Bool {
         guard order == .littleEndian else { return false }
         return switch content {
@@ -138,7 +129,6 @@ extension Field {
     }
 }
 
-/// Returns two digits for each of the first sixteen of `bytes`, as in `ca fe`.
 private func hexadecimalBytes(_ bytes: [UInt8]) -> String {
     let digits = bytes.prefix(16).map(twoDigits)
     return digits.joined(separator: " ") + (bytes.count > 16 ? " …" : "")

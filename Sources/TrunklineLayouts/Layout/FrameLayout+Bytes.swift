@@ -1,7 +1,5 @@
 public import TrunklineCore
 
-// MARK: - Decoding
-
 extension FrameLayout {
     /// Consumes one frame at the front of `input` and returns it, or returns `nil` and consumes nothing if it is
     /// incomplete.
@@ -48,8 +46,7 @@ extension FrameLayout {
         }
     }
 
-    /// Does what `decode` does for the most common layout: type, serial and length of four bytes each, big-endian, and
-    /// then the body. This saves testing for every frame which fields the layout has.
+    /// The fast path of the most common layout: type, serial and length of four bytes each, big-endian, then the body.
     @inline(__always)
     private func decodePlain(_ input: inout ReceiveBuffer, _ plan: LayoutPlan) throws(FrameError) -> Frame? {
         guard let length = input.integer(at: 8, as: UInt32.self) else { return nil }
@@ -69,8 +66,6 @@ extension FrameLayout {
         else { return nil }
         return Frame(roles.kind(ofType: type, isServerSide), type: type, serial: SerialNumber(serial), body: body)
     }
-
-    // MARK: Encoding
 
     /// Appends `frame` to `output`. A ping, pong or cancellation of type 0 gets the type of its role.
     ///
@@ -127,7 +122,7 @@ extension FrameLayout {
     func wireType(of frame: borrowing Frame) throws(FrameError) -> UInt32 {
         switch frame.kind {
         case .request:
-            // The server would read the request as another kind of frame, and its caller would wait in vain.
+            // The server would read it as another kind of frame, and its caller would wait in vain.
             if let role = roleName(ofRequest: frame.type) { throw misuse(of: frame.type, by: role) }
             return frame.type
         case .push:
@@ -149,7 +144,7 @@ extension FrameLayout {
             if let type = frame.type != 0 ? frame.type : roles.cancel { return type }
             if outbound.shape.kind?.lists(.cancel) == true { return frame.type }
         case .response:
-            // The client would read the response as a part, and its caller would wait in vain.
+            // The client would read it as a part, and its caller would wait in vain.
             if isServerSide, !roles.hasMarks, let part = roles.part, part.contains(frame.type) {
                 throw misuse(of: frame.type, by: "the type of a part")
             }
@@ -175,7 +170,6 @@ extension FrameLayout {
         "the role part of this layout marks only parts of replies: parts of requests need a type or a kind field"
     }
 
-    /// Returns the type of a part to send; 0 means the lowest of `types`.
     private func typeOfPart(_ type: UInt32, _ types: ClosedRange<UInt32>) throws(FrameError) -> UInt32 {
         let type = type == 0 ? types.lowerBound : type
         guard types.contains(type) else { throw misuse(of: type, by: "not the type of a part") }
@@ -190,7 +184,6 @@ extension FrameLayout {
         FrameError(.unknownType, "in this layout, type \(hexadecimal(type)) is \(role)")
     }
 
-    /// A description of the types of a role.
     func list(_ types: ClosedRange<UInt32>) -> String {
         let first = hexadecimal(types.lowerBound)
         return types.count == 1 ? "type \(first)" : "types \(first) to \(hexadecimal(types.upperBound))"
@@ -220,7 +213,7 @@ extension FrameLayout {
         }
     }
 
-    /// Returns the role that a request of type `type` would have for the server, or `nil` if it is a request.
+    /// The role that the server would see in a request of this type, or `nil` if it is a request.
     @inline(__always)
     private func roleName(ofRequest type: UInt32) -> String? {
         if type == roles.ping { return "the ping" }
@@ -237,12 +230,8 @@ extension FrameLayout {
         return type == roles.closing ? nil : "a goAway"
     }
 
-    // MARK: For test servers
-
-    /// The first status that is not an error response.
     package var successStatus: UInt32 { outbound.shape.status == nil ? 0 : roles.success.lowerBound }
 
-    /// Returns the header of `frame` with the largest length that the field can hold.
     package func headerWithAbsurdLength(of frame: Frame) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         try encode(frame, into: &output)

@@ -19,7 +19,7 @@ private let extendedLayout = Result { () throws(LayoutError) in
 }
 
 extension FrameLayout {
-    /// Returns the layout `extended` with any checksum of 32 bytes, because some systems have no SHA-256.
+    /// With any checksum of 32 bytes, because some systems have no SHA-256.
     package static func extendedLayout(checksum: Checksum) throws(LayoutError) -> FrameLayout {
         try FrameLayout(validating: [
             .type(UInt32.self),

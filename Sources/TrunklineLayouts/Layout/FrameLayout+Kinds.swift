@@ -1,11 +1,8 @@
 import TrunklineCore
 
-// What frames are for, in layouts in which more than type numbers decides it. Separate from `FrameLayout+Bytes.swift`,
-// so that other layouts do not pay for it.
+// Layouts in which more than type numbers decides the kind of a frame. Kept apart so that others do not pay for it.
 
 extension FrameLayout {
-    /// Returns the received `frame` with the kind that the roles give it. `number` is the content of its kind field.
-    ///
     /// A frame that the protocol does not have, or that lacks a required body, is returned as malformed. Throws
     /// `unknownType` if such a frame cannot be distinguished from a response.
     @inline(never)
@@ -41,12 +38,9 @@ extension FrameLayout {
         return frame
     }
 
-    /// Returns the received `frame` marked as malformed, for `error`. Its end is known, so it costs no more than one
-    /// request.
-    ///
-    /// Throws `error` instead:
-    /// - on the client, for a frame of an unknown type in a layout that matches responses in order. It may be a
-    ///   response or not; a wrong guess would give every later response to the wrong request.
+    /// The end of `frame` is known, so it costs no more than one request. Throws `error` instead:
+    /// - on the client, for an unknown type in a layout matched in order: a wrong guess whether it is a response would
+    ///   give every later response to the wrong request;
     /// - on the server, always: it ends a link on which a client sends invalid frames.
     private func malformed(_ frame: borrowing Frame, _ error: FrameError) throws(FrameError) -> Frame {
         guard !isServerSide, inbound.shape.serial != nil || error.code == .missingBody else { throw error }
@@ -54,15 +48,14 @@ extension FrameLayout {
         // The number of an unknown type, and the lack of a body, say what is wrong.
         let isPlain = error.code == .missingBody || error.code == .unknownType && inbound.shape.kind == nil
         if isPlain { frame.markMalformed(error.code) } else { frame.markMalformed(because: error) }
-        // It may be the response to the request with its serial, or not. As a malformed part, it fails that request
-        // with the fate `unknown`.
+        // It may be the response to its serial or not: as a malformed part, it fails that request with fate `unknown`.
         if error.code == .unknownType { frame.kind = .part }
         return frame
     }
 
     private func kind(of frame: borrowing Frame, number: UInt64) throws(FrameError) -> Frame.Kind {
         var kind: Frame.Kind = isServerSide ? .request : .response
-        // Whether the frame is marked as a response, rather than a response by default.
+        // Marked as a response, rather than one by default.
         var isAnswer = false
         if let slot = inbound.shape.kind {
             guard let listed = slot.kind(of: number) else {
@@ -99,10 +92,6 @@ extension FrameLayout {
         return kind
     }
 
-    /// Returns `frame` with the type and the marks of its kind, ready to be encoded.
-    ///
-    /// Throws `unknownType` for a type that belongs to another role or that the protocol does not have, and
-    /// `missingBody`.
     @inline(never)
     func marked(_ frame: borrowing Frame) throws(FrameError) -> Frame {
         var frame = copy frame
@@ -120,8 +109,7 @@ extension FrameLayout {
             try mark(&frame, declared.part, as: .part, amongst: [.response])
         }
         try check(frame)
-        // If the status already marks the failure, no further mark is set: it could overwrite a type or number of the
-        // caller.
+        // If the status marks the failure, a further mark could overwrite a type or number of the caller.
         let statusFails = outbound.shape.status != nil && !roles.success.contains(frame.status)
         if frame.kind == .response, let failure = declared.failure,
             frame.isErrorResponse ? !statusFails : isServerSide
@@ -154,7 +142,6 @@ extension FrameLayout {
         try role.mark(&frame, frame.kind == kind, as: "a \(kind)", typeBits: roles.typeBits, in: outbound.shape)
     }
 
-    /// Throws for types that the protocol does not have, and for responses without a required body.
     private func check(_ frame: borrowing Frame) throws(FrameError) {
         switch frame.kind {
         case .request, .response, .part: break

@@ -23,7 +23,6 @@ extension FrameLayout {
         LayoutError.stopping(file, line) { () throws(LayoutError) in try validatingRoles(declare) }
     }
 
-    /// Does what `roles` does, but throws for roles that do not fit.
     package func validatingRoles(_ declare: (inout Roles) -> Void) throws(LayoutError) -> FrameLayout {
         var declared = Roles()
         declare(&declared)
@@ -36,7 +35,6 @@ extension FrameLayout {
         return layout
     }
 
-    /// Checks that the heartbeat can be encoded.
     private func checkHeartbeat() throws(LayoutError) {
         guard var request = ping(number: 0) else { return }
         request.kind = .request
@@ -62,7 +60,6 @@ extension FrameLayout {
         LayoutError.stopping(file, line) { () throws(LayoutError) in try validatingBodies(inResponsesTo: types) }
     }
 
-    /// Does what `requiringBody` does, but throws for types that do not fit.
     package func validatingBodies(
         inResponsesTo types: some RangeExpression<UInt32>
     ) throws(LayoutError) -> FrameLayout {

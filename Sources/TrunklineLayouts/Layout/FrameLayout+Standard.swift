@@ -25,7 +25,6 @@ private let standardLayout = FrameLayout {
 }
 
 extension FrameLayout {
-    /// Whether parts have types of their own.
     package var hasTypesOfParts: Bool { roles.part != nil }
 }
 

@@ -23,7 +23,7 @@ public import TrunklineCore
 /// are matched in order. A layout is the client side of the protocol; a test server uses ``serverSide()``. See
 /// <doc:DescribingYourProtocol>, and <doc:FormatReference> for the presets.
 public struct FrameLayout: Sendable {
-    /// The content is in an object because a client keeps several copies of its codec. Each would allocate 700 bytes.
+    /// An object, because a client keeps several copies of its codec; each would take 700 bytes.
     private var object: Object
 
     private final class Object: Sendable {
@@ -53,25 +53,21 @@ public struct FrameLayout: Sendable {
         object = Object(content)
     }
 
-    /// The plan of the frames to decode.
     var inbound: LayoutPlan {
         get { content.inbound }
         set { change { $0.inbound = newValue } }
     }
 
-    /// The plan of the frames to encode.
     var outbound: LayoutPlan {
         get { content.outbound }
         set { change { $0.outbound = newValue } }
     }
 
-    /// The declared roles, checked against the fields.
     var roles: CheckedRoles {
         get { content.roles }
         set { change { $0.roles = newValue } }
     }
 
-    /// The roles as they were declared.
     var declared: Roles {
         get { content.declared }
         set { change { $0.declared = newValue } }
@@ -155,16 +151,13 @@ public struct FrameLayout: Sendable {
         outbound = LayoutPlan(outbound.shape, maximumFrameSize: maximumFrameSize)
     }
 
-    /// The size of the byte field of this name in the frames that this side sends.
     package func size(ofField name: String) -> Int? {
         outbound.shape.named.first { $0.name == name && $0.isBytes }?.slot.width
     }
 
-    /// The plans for requests and responses, whichever of them this side sends.
     var request: LayoutPlan { isServerSide ? inbound : outbound }
     var response: LayoutPlan { isServerSide ? outbound : inbound }
 
-    /// The layout as the client or the server sees it.
     func seen(byServer: Bool) -> FrameLayout {
         if isServerSide == byServer { return self }
         var layout = self
@@ -174,8 +167,6 @@ public struct FrameLayout: Sendable {
         }
         return layout
     }
-
-    // MARK: Keys of pushes
 
     /// Returns a copy of this layout in which a named header field of a push is its key, for
     /// ``RequestSender/pushes(forKey:buffering:)``.
@@ -204,8 +195,6 @@ public struct FrameLayout: Sendable {
     /// Returns the key that `keyingPushes(by:)` declares, or `nil` if it was not called.
     public func pushKey(of push: Frame) -> PushKey? { content.pushKey?(push) }
 
-    // MARK: Reading
-
     /// Returns a copy of this layout in which `rule` completes received frames, after the roles. It replaces an earlier
     /// rule.
     ///
@@ -227,12 +216,9 @@ public struct FrameLayout: Sendable {
 
     var hasReading: Bool { content.reading != nil }
 
-    /// Applies the rule of `reading` to a received frame.
     func complete(_ frame: inout Frame) {
         if !isServerSide, frame.malformedReason == nil { content.reading?(&frame) }
     }
-
-    // MARK: Requests of the server
 
     /// Returns a copy of this layout in which `refusal` returns the response to a request of the server that the client
     /// does not serve. It replaces an earlier one.
@@ -258,8 +244,6 @@ public struct FrameLayout: Sendable {
     }
 }
 
-// MARK: - Names
-
 extension FrameLayout {
     /// Returns a copy of this layout with names for the type numbers of requests, which the log, errors, timelines,
     /// recordings, metrics (``ClientOptions/Requests/measuresByName``) and Wireshark dissectors show. Names of the same
@@ -277,14 +261,11 @@ extension FrameLayout {
     /// Returns the name that ``namingRequests(_:)`` declares for the type of `request`, or `nil` if it has none.
     public func name(of request: Frame) -> String? { content.names[request.type] }
 
-    /// The names of the type numbers of requests.
     var requestNames: [UInt32: String] { content.names }
 
     /// `false`: the type number alone decides.
     public var namesEachRequest: Bool { false }
 }
-
-// MARK: - Conformances
 
 extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, ResponseCheckingCodec, ServingCodec,
     PushKeyCodec, HeartbeatCodec, ClosingCodec, GoAwayCodec, FieldDefaultsCodec, ServerSideCodec, SerialNumberingCodec
@@ -309,8 +290,7 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
     /// matched with its ping. If only 0 is below the range, or the layout has no serial field, the serial is 0.
     public func ping(number: UInt64) -> Frame? {
         if var ping = declared.heartbeat {
-            // A client would treat the request that serves as a ping as an ordinary request, unless its kind says
-            // otherwise.
+            // A client would treat it as an ordinary request, unless its kind says otherwise.
             if isServerSide, outbound.shape.kind?.lists(.ping) != true { return nil }
             (ping.kind, ping.serial) = (.ping, reservedSerial(number))
             return ping
@@ -325,7 +305,7 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
         return Frame(.request, type: type, serial: reservedSerial(0))
     }
 
-    /// Returns one of the serials below the range of requests, except 0. Successive numbers cycle through them.
+    /// Successive numbers cycle through the serials below those of requests, except 0.
     private func reservedSerial(_ number: UInt64) -> SerialNumber {
         let reserved = outbound.shape.serial == nil ? 0 : roles.serials.lowerBound
         return reserved > 1 ? 1 + number % (reserved - 1) : 0
@@ -360,7 +340,7 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
     /// - Throws: `malformed` for a field that frames of this direction do not have, and for a value that does not fit.
     public mutating func setDefaults(from frame: Frame) throws(FrameError) {
         try checkFields(of: frame)
-        // `checkFields` accepts a content type that the layout does not have, but as a default it would have no effect.
+        // `checkFields` accepts a content type that the layout does not have; as a default it would have no effect.
         if let name = frame.fieldNames.first(where: { name in !outbound.shape.named.contains { $0.name == name } }) {
             throw FrameError(.malformed, "the layout has no field \"\(name)\"")
         }
@@ -374,7 +354,7 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
             }
         }
         do throws(LayoutError) {
-            // A plan with the values in its template, so that encoding takes no longer.
+            // The new template holds the values, so encoding takes no longer.
             let shape = try LayoutShape(fields, for: outbound.shape.direction)
             outbound = LayoutPlan(shape, maximumFrameSize: maximumFrameSize)
         } catch {
@@ -391,7 +371,6 @@ extension FrameLayout: FrameCodec, NamingCodec, CancellingCodec, WindowedCodec, 
     /// Whether the layout has the role `responsesRepeat`.
     public var checksResponses: Bool { !declared.responsesRepeat.isEmpty }
 
-    /// Copies the fields that the role `responsesRepeat` names from `request` to `response`, unless they are set there.
     package func repeatFields(of request: borrowing Frame, in response: inout Frame) {
         for case .field(let name) in declared.responsesRepeat where response[name] == nil {
             response[name] = request[name]

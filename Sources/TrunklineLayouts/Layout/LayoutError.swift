@@ -2,10 +2,8 @@ import TrunklineCore
 
 /// The reason why fields are not a valid ``FrameLayout``, or why roles do not fit it.
 public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The invalid field or role. A field has its position, counted from 1, as in `field 3, length (4 bytes)`. If
-    /// requests and responses have different fields, also the list: `request field 3, length (4 bytes)`.
+    /// With its position from 1, and its direction if they differ: `request field 3, length (4 bytes)`.
     package let field: String
-    /// What is wrong with the field or role.
     package let message: String
 
     package init(_ field: String, _ message: String) {
@@ -13,7 +11,7 @@ public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
         self.message = message.asMessage
     }
 
-    /// Returns what `body` returns. An error stops the program, as a mistake of the caller at `file` and `line`.
+    /// An error stops the program, as a mistake of the caller at `file` and `line`.
     static func stopping<Result>(
         _ file: StaticString,
         _ line: UInt,

@@ -1,8 +1,7 @@
 import TrunklineCore
 
 extension LayoutPlan {
-    /// Checks the part of the frame that has arrived. Returns the positions of its parts as soon as its length has
-    /// arrived.
+    /// Checks what has arrived. Returns the positions of the parts as soon as the length has arrived.
     @inline(__always)
     func check(_ input: borrowing ReceiveBuffer) throws(FrameError) -> (parts: FrameParts, isComplete: Bool)? {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
@@ -12,10 +11,6 @@ extension LayoutPlan {
         return (parts, isComplete)
     }
 
-    // MARK: Before the body is awaited
-
-    /// Checks the part of the header that has arrived. Returns the positions of the frame's parts as soon as its length
-    /// has arrived.
     @inline(__always)
     private func parts(of bytes: borrowing RawSpan) throws(FrameError) -> FrameParts? {
         if let varint = shape.varint { return try variableParts(of: bytes, varint) }
@@ -31,7 +26,7 @@ extension LayoutPlan {
         return parts
     }
 
-    /// Returns the size of the body in bytes, from the length field. The header must have arrived up to its end.
+    /// The header must have arrived up to the end of its length field.
     @inline(__always)
     private func bodySize(in bytes: borrowing RawSpan) throws(FrameError) -> Int {
         let value = shape.length.load(bytes, at: shape.length.offset)
@@ -39,8 +34,6 @@ extension LayoutPlan {
         return Int(truncatingIfNeeded: value) &- shape.lengthOfEmpty
     }
 
-    /// Checks the part of a frame with a varint length that has arrived. Returns the positions of its parts as soon as
-    /// the length has arrived.
     @inline(never)
     private func variableParts(of bytes: borrowing RawSpan, _ order: ByteOrder) throws(FrameError) -> FrameParts? {
         let offset = shape.length.offset
@@ -69,8 +62,6 @@ extension LayoutPlan {
         return parts
     }
 
-    /// Checks what has arrived of some of the constants in the header, which are `extra` bytes further on than in its
-    /// template.
     @inline(__always)
     private func checkPresent(
         _ bytes: borrowing RawSpan,
@@ -83,7 +74,6 @@ extension LayoutPlan {
         }
     }
 
-    /// Checks that `bytes`, from `start` on, equal those of `template` in every one of `ranges`.
     @inline(__always)
     private func checkConstants(
         _ ranges: [Range<Int>],
@@ -110,7 +100,6 @@ extension LayoutPlan {
         }
     }
 
-    /// Checks that repeated numbers in the trailer, or in the header, equal their originals.
     @inline(__always)
     private func checkRepetitions(
         inTrailer: Bool,
@@ -127,10 +116,6 @@ extension LayoutPlan {
         }
     }
 
-    // MARK: When the frame is complete
-
-    /// Makes the checks that need a complete frame: the trailer's constants, the checksums and then the remaining
-    /// repetitions.
     @inline(never)
     private func checkEnd(of bytes: borrowing RawSpan, _ parts: FrameParts) throws(FrameError) {
         try checkConstants(shape.trailerConstants, of: shape.trailer, in: bytes, at: parts.trailer)
@@ -138,7 +123,6 @@ extension LayoutPlan {
         try checkRepetitions(inTrailer: true, in: bytes, parts)
     }
 
-    /// Returns the complete frame in `input` without its body, and the number in its kind field.
     @inline(__always)
     func header(of input: borrowing ReceiveBuffer, _ parts: FrameParts) -> (frame: Frame, kind: UInt64) {
         let bytes = unsafe input.storage.span.bytes.extracting(input.lower..<input.upper)
@@ -165,10 +149,7 @@ extension LayoutPlan {
         return fields
     }
 
-    // MARK: Encoding
-
-    /// Appends the header of a frame with `bodySize` bytes of body, which is within the limits. Returns by how many
-    /// bytes it is longer than its template.
+    /// Returns by how many bytes the header is longer than its template.
     @inline(never)
     func appendVariableHeader(bodySize: Int, _ order: ByteOrder, to output: inout [UInt8]) throws(FrameError) -> Int {
         var value = UInt64(bodySize + shape.lengthOfEmpty)
@@ -187,7 +168,6 @@ extension LayoutPlan {
         return extra
     }
 
-    /// Writes all numbers of `frame` into the header and trailer in `bytes`.
     @inline(__always)
     func writeNumbers(
         of frame: borrowing Frame,
@@ -236,7 +216,7 @@ extension LayoutPlan {
         slot.store(value, into: &bytes, parts)
     }
 
-    /// Computes the checksums. Called last, because they may cover the header.
+    /// Called last, because checksums may cover the header.
     @inline(never)
     func writeChecksums(of body: Bytes, at parts: FrameParts, into bytes: inout MutableRawSpan) throws(FrameError) {
         let body = unsafe body.storage.span.bytes.extracting(body.start..<body.start + body.count)
@@ -244,13 +224,9 @@ extension LayoutPlan {
     }
 }
 
-/// Returns the number of bytes that `value` takes with seven bits in each.
 func varintWidth(_ value: UInt64) -> Int { max(1, (UInt64.bitWidth - value.leadingZeroBitCount + 6) / 7) }
 
-// MARK: - Checksums
-
 extension LayoutShape.ChecksumSlot {
-    /// Checks the checksum of a complete frame with these `parts`.
     fileprivate func check(_ bytes: borrowing RawSpan, _ parts: FrameParts) throws(FrameError) {
         let header = bytes.extracting(0..<(scope == .body ? 0 : parts.body))
         let body = bytes.extracting(parts.body..<parts.trailer)
@@ -277,7 +253,6 @@ extension LayoutShape.ChecksumSlot {
         FrameError(.malformed, "the checksum \(checksum.name) did not return \(slot.width) bytes")
     }
 
-    /// Writes the checksum of a frame with these `parts`. Its `body` may be elsewhere.
     fileprivate func write(
         of body: borrowing RawSpan,
         into bytes: inout MutableRawSpan,

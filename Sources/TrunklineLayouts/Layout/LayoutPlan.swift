@@ -1,15 +1,11 @@
 import TrunklineCore
 
-/// A `FrameLayout` for one direction, prepared for use: all offsets are known before the first frame arrives.
-///
-/// A class, so that using it copies nothing.
+/// A `FrameLayout` for one direction, with all offsets computed. A class, so that using it copies nothing.
 final class LayoutPlan: Sendable {
     let shape: LayoutShape
     let limits: Limits
-    /// Whether some checks are possible only when the frame is complete.
     let hasLateChecks: Bool
-    /// Whether the header is type, serial and length, four bytes each, big-endian, and there is no trailer. This most
-    /// common layout is read and written without testing for every frame which fields exist.
+    /// Type, serial and length, four bytes each, big-endian, without a trailer: this common layout has a fast path.
     let isPlain: Bool
 
     init(_ shape: LayoutShape, maximumFrameSize: Int) {
@@ -21,21 +17,16 @@ final class LayoutPlan: Sendable {
             && shape.serial?.isPlain(at: 4) == true && shape.length.isPlain(at: 8)
     }
 
-    /// The limits of the size of a frame.
     struct Limits: Sendable {
-        /// The largest size of a whole frame in bytes.
         let frameSize: Int
-        /// The sizes that a body may have, in bytes.
         let bodySizes: ClosedRange<Int>
-        /// The same sizes as the length field holds them.
+        /// `bodySizes` as the length field holds them.
         let lengths: ClosedRange<UInt64>
-        /// The reason why a body cannot be longer, in words.
         private let most: String
-        /// Whether that reason is `maximumFrameSize`, rather than the layout.
+        /// Whether `maximumFrameSize`, rather than the layout, limits the body.
         private let isLimited: Bool
 
-        /// Creates the limits of frames of up to `size` bytes (at least `smallestFrame`), or less if the length field
-        /// cannot hold as much.
+        /// `size` is at least `smallestFrame`.
         init(wholeFrame size: Int, of shape: LayoutShape) {
             // Larger than any memory, and so small that no sum below overflows.
             frameSize = min(size, 1 << 48)
@@ -51,13 +42,11 @@ final class LayoutPlan: Sendable {
                 default: "a frame has at most \(frameSize) bytes (maximumFrameSize)"
                 }
             bodySizes = max(0, -empty, Int(shape.bodySizes.lowerBound))...largest
-            // A varint that counts itself holds up to nine more, for its bytes after the first.
+            // A varint that counts itself counts up to nine bytes after its first.
             let longest = largest + empty + (shape.countsItself ? 9 : 0)
             lengths = UInt64(bodySizes.lowerBound + empty)...UInt64(longest)
         }
 
-        /// Returns the error for a length field that holds `value`. In the layout, the length of a frame without a body
-        /// is `empty`.
         @inline(never)
         func illegalLength(_ value: UInt64, _ empty: Int) -> FrameError {
             if bodySizes.lowerBound > 0, empty >= 0, value == UInt64(empty) { return illegalBody(0) }
@@ -68,8 +57,6 @@ final class LayoutPlan: Sendable {
             return FrameError(exceedingLimit: message, announcedSize: value)
         }
 
-        /// Returns the error for a length field that holds a varint above the largest length; `value` is `nil` if it
-        /// has not arrived completely.
         @inline(never)
         func excessiveLength(_ value: UInt64?) -> FrameError {
             let message = "the length exceeds \(lengths.upperBound), the limit of the layout and maximumFrameSize"
@@ -87,7 +74,6 @@ final class LayoutPlan: Sendable {
             return FrameError(exceedingLimit: message, announcedSize: UInt64(size))
         }
 
-        /// The limit that a frame below the smallest size violates, in words.
         private var least: String {
             bodySizes.lowerBound > 0
                 ? "a body has at least \(bodySizes.lowerBound) bytes in this layout"
@@ -99,7 +85,7 @@ final class LayoutPlan: Sendable {
 /// The offsets in memory at which the parts of a frame start.
 struct FrameParts {
     var header = 0
-    /// The number of bytes of a varint in the header beyond the first. It moves what follows in the header.
+    /// The bytes of a varint beyond the first, by which the header after it moves.
     var extra = 0
     var body: Int
     var trailer: Int
@@ -107,17 +93,16 @@ struct FrameParts {
 
 /// The position of an integer in a frame.
 struct Slot: Sendable {
-    /// The place from which the offset of a slot is counted.
     enum Region: Sendable {
         case header
-        /// The header after a varint, which moves by the bytes of the varint beyond the first.
+        /// After a varint, whose bytes beyond the first move it.
         case afterVarint
         case trailer
     }
 
-    /// The offset from the first byte of the frame or of the trailer, as if a varint before it had one byte.
+    /// From the start of the frame or trailer, as if a varint before it had one byte.
     var offset: Int
-    /// 1 to 8 for integers.
+    /// In bytes; 1 to 8 for integers.
     var width: Int
     var order: ByteOrder
     var region: Region
@@ -125,10 +110,8 @@ struct Slot: Sendable {
     var end: Int { offset + width }
     var isInTrailer: Bool { region == .trailer }
 
-    /// The largest number that fits.
     var maximum: UInt64 { UInt64.max >> UInt64(64 - 8 * width) }
 
-    /// The places of the high bits and of the low 64 bits of a number of more than 8 bytes.
     var halves: (high: Slot, low: Slot) {
         let (isBig, highWidth) = (order == .bigEndian, width - 8)
         var (high, low) = (self, self)
@@ -141,7 +124,6 @@ struct Slot: Sendable {
         self.offset == offset && width == 4 && order == .bigEndian && !isInTrailer
     }
 
-    /// Returns the offset of the slot's first byte.
     @inline(__always)
     func position(in parts: FrameParts) -> Int {
         switch region {
@@ -151,11 +133,10 @@ struct Slot: Sendable {
         }
     }
 
-    /// Returns the integer in a frame with these `parts`. All of them must be within `bytes`.
     @inline(__always)
     func load(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> UInt64 { load(bytes, at: position(in: parts)) }
 
-    /// Returns the integer at `position`. All of its bytes must be within `bytes`.
+    /// All bytes of the integer must be within `bytes`.
     @inline(__always)
     func load(_ bytes: borrowing RawSpan, at position: Int) -> UInt64 {
         func value<Value: FixedWidthInteger & BitwiseCopyable>(_ type: Value.Type) -> Value {
@@ -177,7 +158,7 @@ struct Slot: Sendable {
         }
     }
 
-    /// Writes `value`, which must fit, into a frame with these `parts`.
+    /// `value` must fit.
     @inline(__always)
     func store(_ value: UInt64, into bytes: inout MutableRawSpan, _ parts: FrameParts) {
         func ordered<Value: FixedWidthInteger>(_ value: Value) -> Value {
@@ -202,13 +183,11 @@ struct Slot: Sendable {
         }
     }
 
-    /// Returns the run of bytes in a frame with these `parts`. All of them must be within `bytes`.
     func loadBytes(_ bytes: borrowing RawSpan, _ parts: FrameParts) -> [UInt8] {
         let position = position(in: parts)
         return unsafe bytes.extracting(position..<position + width).withUnsafeBytes { unsafe Array($0) }
     }
 
-    /// Writes `run`, which must have the width of the slot, into a frame with these `parts`.
     func storeBytes(_ run: some Sequence<UInt8>, into bytes: inout MutableRawSpan, _ parts: FrameParts) {
         let position = position(in: parts)
         for (index, byte) in run.enumerated() {

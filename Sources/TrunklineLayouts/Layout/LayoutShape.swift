@@ -1,10 +1,8 @@
 import TrunklineCore
 
-/// The fields of a layout in one direction, each with its position.
-///
-/// A frame consists of a header of fixed size (unless the length is a varint), the body, and a trailer of fixed size.
+/// The positions of a layout's fields in one direction: a header (fixed unless the length is a varint), the body, and a
+/// fixed trailer.
 struct LayoutShape: Sendable {
-    /// The direction of frames.
     enum Direction {
         case request, response
     }
@@ -17,7 +15,6 @@ struct LayoutShape: Sendable {
         var slot: Slot
     }
 
-    /// The position of the number that says what a frame is for.
     struct KindSlot: Sendable {
         var slot: Slot
         var numbers: [Frame.Kind: UInt64]
@@ -26,9 +23,7 @@ struct LayoutShape: Sendable {
 
         func kind(of number: UInt64) -> Frame.Kind? { numbers.first { $0.value == number }?.key }
 
-        /// Returns the number of a frame to send: that of its kind or, if that is not listed, of the most similar kind.
-        ///
-        /// - Parameter isFromServer: Whether the server sends it: then a part is one of a reply, otherwise of a request.
+        /// The number of this kind or, if it is not listed, of the most similar kind.
         func number(of kind: Frame.Kind, isFromServer: Bool) -> UInt64? {
             if let number = numbers[kind] { return number }
             return switch kind {
@@ -48,51 +43,43 @@ struct LayoutShape: Sendable {
         var original: Slot
     }
 
-    /// The position of a checksum and what it covers. The slot is as wide as the checksum.
     struct ChecksumSlot: Sendable {
         var checksum: Checksum
         var scope: Checksum.Scope
         var slot: Slot
     }
 
-    /// The fields as they were declared, to print them.
     let fields: [Field]
     let direction: Direction
 
-    /// The templates of header and trailer: constants in place, zeros elsewhere.
+    /// Templates: constants in place, zeros elsewhere.
     private(set) var header: [UInt8] = []
     private(set) var trailer: [UInt8] = []
-    /// The ranges of `header` and `trailer` that a received frame must have unchanged.
     private(set) var headerConstants: [Range<Int>] = []
     private(set) var trailerConstants: [Range<Int>] = []
     private(set) var type: Slot?
     private(set) var serial: Slot?
-    /// The bytes of a serial beyond 8, which hold its high bits; `serial` is the place of the others.
+    /// The high bits of a serial of more than 8 bytes; `serial` holds the others.
     private(set) var highSerial: Slot?
     private(set) var status: Slot?
     private(set) var kind: KindSlot?
     private(set) var length = Slot(offset: 0, width: 1, order: .bigEndian, region: .header)
-    /// The order of the bytes of a varint length, or `nil` if the length is not a varint. `header` has one byte for it.
+    /// `nil` if the length is not a varint. `header` has one byte for a varint.
     private(set) var varint: ByteOrder?
-    /// Whether a varint counts its own bytes.
     private(set) var countsItself = false
-    /// The length field of a frame without a body. Negative if it counts less than the body.
+    /// The length of a frame without a body; negative if it counts less than the body.
     private(set) var lengthOfEmpty = 0
     private(set) var bodySizes: ClosedRange<UInt64> = 0...UInt64.max
-    /// Sorted by name.
     private(set) var named: [NamedSlot] = []
-    /// The names of the fields so far.
     private var names: Set<String> = []
     private(set) var repetitions: [Repetition] = []
     private(set) var checksums: [ChecksumSlot] = []
 
-    /// The number of bytes of a frame that are not body.
     var overhead: Int { header.count + trailer.count }
 
-    /// The smallest frame size limit that is possible.
     var smallestFrame: Int { overhead + max(0, -lengthOfEmpty, Int(bodySizes.lowerBound)) }
 
-    /// Gives every field its position. Throws for invalid fields; the error names `layout` before the field.
+    /// Errors name `layout` before the field.
     init(_ fields: [Field], for direction: Direction, of layout: String = "") throws(LayoutError) {
         self.fields = fields
         self.direction = direction
@@ -151,7 +138,6 @@ struct LayoutShape: Sendable {
         }
     }
 
-    /// Records what to do with `field` and returns its bytes in an otherwise empty frame.
     private mutating func place(_ field: Field, in slot: Slot, _ name: String) throws(LayoutError) -> [UInt8] {
         switch field.content {
         case .constant(let request, let response):
@@ -233,7 +219,6 @@ struct LayoutShape: Sendable {
         repetitions.append(Repetition(what: what, slot: slot, original: original))
     }
 
-    /// Returns whether the length field can hold this number. A varint can hold every number.
     private func canCount(_ number: Int) -> Bool { number <= 0 || varint != nil || UInt64(number) <= length.maximum }
 
     private mutating func setLength(_ counting: LengthCount, _ name: String) throws(LayoutError) {

@@ -26,7 +26,6 @@ public struct Role: Sendable, Hashable, ExpressibleByIntegerLiteral {
 
     let place: Place
     let test: Test
-    /// Whether it is a single bit, so that it carries no number.
     let isFlag: Bool
 
     init(_ place: Place, _ test: Test, isFlag: Bool = false) {
@@ -46,21 +45,20 @@ struct BitRange: Sendable, Hashable {
 
     init(lower: Int, count: Int) { (self.lower, self.count) = (lower, count) }
 
-    /// Creates the bits within `bounds`, up to 63 without an upper bound. The count is 0 or less if there are none.
+    /// Up to 63 without an upper bound; a count of 0 or less if `bounds` holds none.
     init(_ bounds: (lower: Int, upper: Int?)?) {
         let (lower, upper) = (bounds?.lower ?? 0, bounds.map { $0.upper ?? 63 } ?? -1)
         let (distance, overflow) = upper.subtractingReportingOverflow(lower)
         self.init(lower: lower, count: overflow ? .max : distance.addingClamped(1))
     }
 
-    /// The largest number that the bits hold. `count` is 1 to 64.
+    /// `count` is 1 to 64.
     var maximum: UInt64 { .max >> UInt64(64 - count) }
-    /// The bits at their position.
     var mask: UInt64 { maximum << UInt64(lower) }
 
     func value(in number: UInt64) -> UInt64 { number >> UInt64(lower) & maximum }
 
-    /// Returns `number` with `value`, which must fit, in these bits.
+    /// `value` must fit.
     func setting(_ value: UInt64, in number: UInt64) -> UInt64 { number & ~mask | value << UInt64(lower) }
 }
 
@@ -121,22 +119,18 @@ extension Role {
     }
 }
 
-// MARK: - On frames
-
 extension Role {
-    /// The type numbers, if the role consists of type numbers.
     var types: ClosedRange<UInt64>? {
         guard case .type = place, case .numbers(let numbers) = test else { return nil }
         return numbers
     }
 
-    /// The bits of the type that the role looks at; 0 if it looks at something else. The bits must exist in the type.
     var typeBits: UInt32 {
         guard case .type = place, case .bits(let bits, _) = test else { return 0 }
         return UInt32(truncatingIfNeeded: bits.mask)
     }
 
-    /// Returns whether the received `frame` has the role. `typeBits` are not part of its type number.
+    /// `typeBits` are not part of the frame's type number.
     func matches(_ frame: borrowing Frame, typeBits: UInt32) -> Bool {
         switch test {
         case .numbers(let numbers): numbers.contains(number(in: frame, without: typeBits) ?? 0)
@@ -144,8 +138,6 @@ extension Role {
         }
     }
 
-    /// Returns the number by which the received `frame` has the role, or `nil` if the number carries no further
-    /// information.
     func code(in frame: borrowing Frame) -> UInt32? {
         if isFlag || types != nil { return nil }
         let number = number(in: frame) ?? 0
@@ -153,8 +145,7 @@ extension Role {
         return UInt32(clamping: bits.value(in: number))
     }
 
-    /// Changes `frame`, which is to be sent in this `shape`, so that it has the role or does not have it. If it has the
-    /// role, by the number `code`, unless that is 0 or not one of the role's numbers.
+    /// Marks `frame` by the number `code`, unless that is 0 or not one of the role's numbers.
     func mark(
         _ frame: inout Frame,
         _ isMarked: Bool,
@@ -208,15 +199,11 @@ extension Role {
     }
 }
 
-// MARK: - Numbers
-
-/// Returns the lowest and the highest number of `range`. `UInt64.max` as the highest means "no upper bound". Returns
-/// `noNumbers` for a range that is empty or has negative numbers.
+/// `UInt64.max` as the upper bound means "none". `noNumbers` stands for an empty or negative range.
 func numbers<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64> {
     numbersIfAny(of: range) ?? noNumbers
 }
 
-/// Returns the same numbers, but `nil` for a range that is empty or has negative numbers.
 func numbersIfAny<Number: FixedWidthInteger>(of range: some RangeExpression<Number>) -> ClosedRange<UInt64>? {
     guard let bounds = bounds(of: range), let lower = UInt64(exactly: bounds.lower) else { return nil }
     guard let last = bounds.upper else { return lower...UInt64.max }
@@ -224,7 +211,7 @@ func numbersIfAny<Number: FixedWidthInteger>(of range: some RangeExpression<Numb
     return lower...upper
 }
 
-/// Returns a range with these numbers, of which `numbers(of:)` returns them again.
+/// The inverse of `numbers(of:)`.
 func range<Number: FixedWidthInteger>(of numbers: ClosedRange<UInt64>) -> any RangeExpression<Number> {
     if numbers == noNumbers { return ..<Number.zero }
     let lower = Number(numbers.lowerBound)
@@ -232,8 +219,7 @@ func range<Number: FixedWidthInteger>(of numbers: ClosedRange<UInt64>) -> any Ra
     return lower...Number(numbers.upperBound)
 }
 
-/// Returns the lowest number of `range`, which is 0 without a lower bound, and the highest, which is `nil` without an
-/// upper bound; `nil` for an empty range.
+/// `lower` is 0 and `upper` `nil` without such a bound; `nil` for an empty range.
 private func bounds<Number: FixedWidthInteger>(
     of range: some RangeExpression<Number>
 ) -> (lower: Number, upper: Number?)? {
@@ -248,6 +234,5 @@ private func bounds<Number: FixedWidthInteger>(
     }
 }
 
-/// Stands for an empty range or negative numbers, so that the error can name the role. No protocol has a range of only
-/// this number.
+/// An empty or negative range, so that the error can name the role. No protocol uses this number alone.
 let noNumbers: ClosedRange<UInt64> = .max - 1 ... .max - 1

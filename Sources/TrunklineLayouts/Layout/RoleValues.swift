@@ -39,14 +39,10 @@ public struct FailureCode: Sendable, Hashable {
         FailureCode(width: MemoryLayout<Value>.size, order: order)
     }
 
-    /// Returns the code of the received `frame`, or `nil` if its body is too short.
     func code(in frame: borrowing Frame) -> UInt32? {
         frame.body.integer(at: 0, width: width, order: order).map { UInt32(truncatingIfNeeded: $0) }
     }
 
-    /// Writes the status of an error response into its body, if the body is empty.
-    ///
-    /// Throws `malformed` for a status that does not fit and for one that differs from the body.
     func write(to frame: inout Frame) throws(FrameError) {
         guard frame.status != 0 else { return }
         if frame.body.isEmpty { frame.body.append(integer: UInt64(frame.status), width: width, order: order) }
@@ -64,7 +60,6 @@ public enum RepeatedField: Sendable, Hashable {
     /// The number in this named field.
     case field(String)
 
-    /// Checks that requests and responses have the field.
     func check(_ request: LayoutShape, _ response: LayoutShape) throws(LayoutError) {
         switch self {
         case .type:

@@ -21,8 +21,6 @@ extension FrameLayout {
     /// number of a named field or a mark cannot have two roles, with a few exceptions for type numbers:
     /// <doc:FormatReference#Which-roles-are-errors> lists them.
     public struct Roles: Sendable {
-        // MARK: Control frames
-
         /// The type of pings, in both directions.
         ///
         /// Without `ping` and ``heartbeat``, a link has no heartbeat. The two cannot be combined.
@@ -72,8 +70,6 @@ extension FrameLayout {
         /// Requires a serial field.
         public var window: UInt32?
 
-        // MARK: Messages of the server
-
         /// The types, or the mark, of messages that the server sends without a request.
         ///
         /// By default, no frames; with ``response``, all frames that are not responses.
@@ -90,8 +86,6 @@ extension FrameLayout {
         /// that are in ``requests`` or that ``closing`` has. A kind field that lists `part` marks both too.
         public var part: Role?
 
-        // MARK: Outcomes
-
         /// The statuses of responses that are not error responses; 0 by default. Requires a status field.
         public var success: Statuses?
 
@@ -107,8 +101,6 @@ extension FrameLayout {
         /// If an error response is sent with a status and without a body, the status becomes its body. By default, the
         /// code is the number that `failure` tests, if any. Requires `failure`.
         public var failureCode: FailureCode?
-
-        // MARK: Requests
 
         /// The types of requests and their responses, such as `3...`; all by default.
         ///
@@ -144,8 +136,6 @@ extension FrameLayout {
         /// client keeps each request until it is answered.
         public var responsesRepeat: [RepeatedField] = []
 
-        // MARK: Exceptions
-
         /// A closure that makes the final decision; by default, the other roles decide.
         ///
         /// Its argument is a frame that the client received, with the kind that the other roles have set. It returns
@@ -156,14 +146,10 @@ extension FrameLayout {
 
         package init() {}
 
-        /// The numbers of `requests`.
         private(set) var requestTypes: ClosedRange<UInt64>?
-        /// The numbers of `serials`.
         private(set) var serialNumbers: ClosedRange<UInt64>?
-        /// The types of responses that must have a body; set by `requiringBody`.
         var bodies: ClosedRange<UInt64>?
 
-        /// The mark of a push, unless it consists of type numbers.
         var pushMark: Role? { push?.types == nil ? push : nil }
     }
 }

@@ -1,11 +1,10 @@
 import TrunklineCore
 
-/// The names of a layout's fields in a Wireshark dissector: one entry for each field, in both directions.
+/// The names of a layout's fields in a Wireshark dissector: one for each field, in both directions.
 struct WiresharkNames {
     private struct Entry {
         let field: Field
         let key: String
-        /// The largest width in any direction.
         var width: Int
     }
 
@@ -30,12 +29,10 @@ struct WiresharkNames {
         }
     }
 
-    /// Returns the name of `field`.
     func key(of field: Field) -> String {
         entries.first { $0.field.content.isSame(as: field.content) }?.key ?? "constant"
     }
 
-    /// Returns the lines that declare every field under the name of the protocol.
     func declarations(protocol name: String) -> String {
         entries.map { entry in
             let (type, base) = entry.field.content.wiresharkType(width: entry.width)
@@ -48,7 +45,6 @@ struct WiresharkNames {
 }
 
 extension Field {
-    /// The largest number of bytes of the value.
     fileprivate var shownWidth: Int {
         if case .length(_, isVarint: true) = content { 8 } else { width }
     }
@@ -57,13 +53,11 @@ extension Field {
 extension Field.Content {
     fileprivate var name: String { if case .kind = self { "kind number" } else { title.name ?? title.what } }
 
-    /// Returns whether both are shown under one name.
     fileprivate func isSame(as other: Field.Content) -> Bool {
         if case .checksum(let a, _) = self, case .checksum(let b, _) = other { return a == b }
         return title == other.title
     }
 
-    /// Returns the constructor of its ProtoField and the base of its numbers.
     fileprivate func wiresharkType(width: Int) -> (type: String, base: String?) {
         let base: String
         switch self {
@@ -79,7 +73,6 @@ extension Field.Content {
     }
 }
 
-/// Returns `name` with an underscore for every character that Wireshark does not allow in names.
 func wiresharkName(_ name: String) -> String {
     let kept = name.unicodeScalars.map { scalar -> Character in
         switch scalar {
@@ -90,8 +83,7 @@ func wiresharkName(_ name: String) -> String {
     return kept.isEmpty ? "_" : String(kept)
 }
 
-/// Returns `text` as a string literal of Lua. Characters that are not printable are written as bytes: a name must not
-/// end the literal, nor make the script look different from what it does.
+/// Characters that are not printable become bytes: a name must not end the literal or disguise the script.
 func luaString(_ text: String) -> String {
     let escaped = text.unicodeScalars.map { scalar -> String in
         switch scalar {

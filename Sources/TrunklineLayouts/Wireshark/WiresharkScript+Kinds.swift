@@ -1,13 +1,11 @@
 import TrunklineCore
 
-// Tells frames apart as the layout's own decoding does: requests as a server sees them, all other frames as a client
-// does.
+// Classifies frames as the layout's decoder does: requests as a server sees them, all others as a client does.
 
 extension WiresharkScript {
     private var roles: CheckedRoles { layout.roles }
     private var declared: FrameLayout.Roles { layout.declared }
 
-    /// Returns the function that returns the kind of a frame of one direction, without its name.
     func kind(_ shape: LayoutShape) -> String {
         let isRequest = shape.direction == .request
         var lines = unmarkedType(shape) + base(shape) + heartbeats(shape)
@@ -38,7 +36,6 @@ extension WiresharkScript {
         return "(frame, seen)\n" + (lines + ["return kind"]).map { "    \($0)\n" }.joined() + "end\n"
     }
 
-    /// Removes the bits from the type that are not part of it.
     private func unmarkedType(_ shape: LayoutShape) -> [String] {
         guard let type = shape.type else { return [] }
         return (0..<8 * type.width).filter { roles.typeBits >> UInt32($0) & 1 == 1 }.map { number in
@@ -47,7 +44,6 @@ extension WiresharkScript {
         }
     }
 
-    /// Returns the kind of the frame unless a later rule changes it, and whether it is marked as a response.
     private func base(_ shape: LayoutShape) -> [String] {
         if let slot = shape.kind {
             let kinds = slot.numbers.sorted { $0.value < $1.value }.map { "[\($0.value)] = \"\($0.key)\"" }
@@ -79,7 +75,7 @@ extension WiresharkScript {
         }
     }
 
-    /// Handles the request that serves as a ping, and its answer. Its body is not compared.
+    /// The request that serves as a ping, and its answer. The body is not compared.
     private func requestAsPing(_ shape: LayoutShape) -> [String] {
         guard let heartbeat = declared.heartbeat, let serial = shape.serial else { return [] }
         let lowest = roles.serials.lowerBound
@@ -92,7 +88,6 @@ extension WiresharkScript {
         return ["if kind == \"\(shape.direction)\" and \(test) then return \"\(kind)\" end"]
     }
 
-    /// Handles parts of requests, if more than types distinguishes frames.
     private func partsOfRequests(_ shape: LayoutShape) -> [String] {
         guard roles.hasMarks, let part = roles.part, let type = shape.type else { return [] }
         let others = [roles.requests, roles.closing.map { $0...$0 }].compactMap { $0 }.filter(part.overlaps)
@@ -118,7 +113,6 @@ extension WiresharkScript {
         }
     }
 
-    /// Returns whether the frame has the mark, or `nil` if there is no mark or the frame does not have the field.
     private func test(_ role: Role?, _ shape: LayoutShape) -> String? {
         guard let role else { return nil }
         let slot: Slot?

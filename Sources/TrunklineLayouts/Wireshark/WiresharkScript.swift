@@ -19,7 +19,7 @@ extension FrameLayout {
     }
 }
 
-/// The text of a dissector. In it, n is the size of a frame's body and v that of a varint.
+/// The text of a dissector, in which n is the size of a frame's body and v that of a varint.
 struct WiresharkScript {
     let layout: FrameLayout
     let name: String
@@ -93,7 +93,6 @@ struct WiresharkScript {
         """
     }
 
-    /// The names of the types of requests, if the layout has any.
     private var requestNames: String {
         let names = layout.requestNames.sorted { $0.key < $1.key }
         if names.isEmpty { return "" }
@@ -101,7 +100,6 @@ struct WiresharkScript {
         return "local request_names = {\n\(entries.joined())}\n\n"
     }
 
-    /// Adds the name of a request to its text.
     private var namesRequest: String {
         if layout.requestNames.isEmpty { return "" }
         return """
@@ -111,7 +109,6 @@ struct WiresharkScript {
             """
     }
 
-    /// The functions of both directions, or one function if they are the same.
     private var functions: String {
         let (request, response) = (layout.request, layout.response)
         let size = "-- The size of the frame at `at`: nil until its length is there, false for an impossible length.\n"
@@ -127,7 +124,6 @@ struct WiresharkScript {
         return ((hasVarint ? [WiresharkScript.varint] : []) + texts).joined(separator: "\n")
     }
 
-    /// Returns the function to call for a frame, by its direction.
     private func choice(_ name: String) -> String {
         let differs = functions.contains("function \(name)_request")
         return differs ? "(is_request and \(name)_request or \(name)_response)" : "\(name)_frame"
@@ -212,14 +208,11 @@ struct WiresharkScript {
         return (lines + ["    return seen", "end", ""]).joined(separator: "\n")
     }
 
-    // MARK: Numbers
-
-    /// Returns the bytes of `slot` in a frame.
     private func range(_ slot: Slot, in shape: LayoutShape) -> String {
         "frame(\(shape.offset(of: slot).text(" + ")), \(slot.width))"
     }
 
-    /// Returns the number in `slot`. Lua's numbers are exact up to 2⁵³.
+    /// Lua's numbers are exact up to 2⁵³.
     func number(_ slot: Slot, in shape: LayoutShape) -> String { number(range(slot, in: shape), slot) }
 
     private func number(_ range: String, _ slot: Slot) -> String {
@@ -228,15 +221,13 @@ struct WiresharkScript {
 
     private func prefix(_ slot: Slot) -> String { slot.order == .littleEndian && slot.width > 1 ? "le_" : "" }
 
-    /// Returns bit `number` of the number in `slot`, read from its own byte, because Lua loses the low bits of large
-    /// numbers.
+    /// Read from its own byte, because Lua loses the low bits of large numbers.
     func bit(_ number: Int, _ slot: Slot, in shape: LayoutShape) -> String {
         let byte = slot.order == .littleEndian ? number / 8 : slot.width - 1 - number / 8
         let offset = shape.offset(of: slot) + LayoutShape.Extent(fixed: byte)
         return "frame(\(offset.text(" + ")), 1):bitfield(\(7 - number % 8), 1)"
     }
 
-    /// Returns the number that `bits` of the number in `slot` hold.
     func number(_ bits: BitRange, _ slot: Slot, in shape: LayoutShape) -> String {
         let terms = (0..<bits.count).reversed().map { index in
             let bit = bit(bits.lower + index, slot, in: shape)
@@ -245,14 +236,12 @@ struct WiresharkScript {
         return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " + ")))"
     }
 
-    /// Returns whether `number`, which is at most `maximum`, is in `range`.
     func condition(_ number: String, within range: ClosedRange<UInt64>, upTo maximum: UInt64) -> String {
         if range.lowerBound == range.upperBound { return "\(number) == \(range.lowerBound)" }
         if range.upperBound >= maximum { return "\(number) >= \(range.lowerBound)" }
         return "\(number) >= \(range.lowerBound) and \(number) <= \(range.upperBound)"
     }
 
-    /// Returns whether `number`, which is that in `slot`, is in `range`.
     func condition(_ number: String, within range: ClosedRange<UInt32>, _ slot: Slot) -> String {
         condition(number, within: UInt64(range.lowerBound)...UInt64(range.upperBound), upTo: slot.maximum)
     }

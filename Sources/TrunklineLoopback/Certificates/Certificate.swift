@@ -12,9 +12,7 @@ struct CertificateRequest {
     init(subject: String) { self.subject = subject }
 }
 
-/// A certificate with its key, held by OpenSSL.
-///
-/// Sendable, unchecked: it never changes after it is created, and OpenSSL may read it from any thread.
+/// A certificate and its key. Unchecked `Sendable`: immutable, and OpenSSL may read it from any thread.
 @safe
 final class Certificate: @unchecked Sendable {
     private let api: UnsafePointer<trunkline_x509_functions>
@@ -28,7 +26,6 @@ final class Certificate: @unchecked Sendable {
         return unsafe trunkline_x509_find(crypto.handle).map { UInt(bitPattern: $0) }
     }()
 
-    /// Creates a certificate signed by `authority`, or by itself.
     init(_ request: CertificateRequest, signedBy authority: Certificate?) throws(TransportError) {
         guard let address = Self.found, let api = unsafe UnsafePointer<trunkline_x509_functions>(bitPattern: address)
         else {
@@ -89,7 +86,7 @@ final class Certificate: @unchecked Sendable {
         return PublicKeyPin(sha256: digest)
     }
 
-    /// `duration` in whole seconds, at most 20,000 years: a certificate cannot show a year beyond 9999 in any case.
+    /// In whole seconds, at most 20,000 years: a certificate cannot show a year beyond 9999.
     private static func seconds(_ duration: Duration) -> Int {
         let limit = Int128(20_000 * 365 * 86_400)
         return Int(min(max(duration.attoseconds / 1_000_000_000_000_000_000, -limit), limit))
@@ -143,8 +140,6 @@ final class Certificate: @unchecked Sendable {
         return unsafe api.pointee.X509_set_issuer_name(certificate, issuer) == 1
             && api.pointee.X509_sign(certificate, authority.key, api.pointee.EVP_sha256()) > 0
     }
-
-    // MARK: PEM
 
     func text() throws(TransportError) -> String {
         try unsafe written { bio in unsafe api.pointee.PEM_write_bio_X509(bio, certificate) == 1 }

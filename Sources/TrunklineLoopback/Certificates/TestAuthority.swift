@@ -27,7 +27,6 @@ public final class TestAuthority: Sendable {
         public static let server = Usage(extensionValue: "serverAuth")
         /// The certificate of a client.
         public static let client = Usage(extensionValue: "clientAuth")
-        /// A certificate for signing code, which no link accepts.
         package static let code = Usage(extensionValue: "codeSigning")
 
         let extensionValue: String
@@ -110,7 +109,6 @@ public final class TestAuthority: Sendable {
         return TLSIdentity(certificates: .text(text), privateKey: key) { passphrase }
     }
 
-    /// The authority's own, self-signed certificate as the identity of a server.
     package func selfSigned() throws(TransportError) -> TLSIdentity {
         TLSIdentity(certificates: root, privateKey: .text(try certificate.keyText(passphrase: nil)))
     }

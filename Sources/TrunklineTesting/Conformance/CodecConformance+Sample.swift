@@ -11,15 +11,11 @@ extension CodecConformance {
 
         let content: Content
         let receiver: Side
-        /// The requests that the client has sent before it receives this.
         let answered: [Frame]
-        /// What the link has carried before.
         var preamble: [Preamble] = []
-        /// The bytes that the frames must be encoded as.
         var vector: [UInt8]?
-        /// Whether the end of the connection completes the last frame.
         var endsWithConnection = false
-        /// Whether it comes once on a link, with nothing after it.
+        /// It comes once on a link, with nothing after it.
         var isAlone = false
 
         /// Creates a sample of one frame.

@@ -82,7 +82,6 @@ public struct CodecConformance: Sendable {
     /// `nil`: none.
     public var ignoredFrames: (@Sendable (Frame) -> Bool)?
 
-    /// Whether the client ignores a frame inside a sample.
     func isIgnored(_ frame: Frame) -> Bool { frame.kind == .ignored || ignoredFrames?(frame) == true }
     /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
     /// the first link of a client.
@@ -91,10 +90,8 @@ public struct CodecConformance: Sendable {
     public var session: (any Sendable)?
     /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
-    /// The number of corrupted samples and runs of random bytes that each side decodes. Default 3000.
     package var garbageInputs = 3000
-    /// The most single-byte corruptions of the samples that each side decodes. Default 65,536. For samples of up to 257
-    /// bytes in total, that covers every value of every byte.
+    /// For each side. The default covers every value of every byte for samples of up to 257 bytes in total.
     package var corruptedInputs = 65_536
     /// Whether every input is written to standard error before it is decoded. Default `false`. If the codec traps or
     /// hangs, the last line is the input.

@@ -1,26 +1,22 @@
 package import TrunklineCore
 
-/// The receiving end of one link, driven as a connection drives it: decodes every complete frame and keeps the rest.
+/// The receiving end of one link, driven as a connection drives it.
 package struct ConformanceLink {
     package private(set) var codec: LinkCodec
     private var input = ReceiveBuffer()
-    /// The most bytes that the codec may leave undecoded.
     private let limit: Int
-    /// Whether parts count as one frame with the response that they belong to.
+    /// Parts count as one frame with the response that they belong to.
     private let joinsParts: Bool
-    /// The frames that are not kept.
     private let ignored: (@Sendable (Frame) -> Bool)?
     private var parts: [UInt8] = []
 
     package private(set) var frames: [Frame] = []
-    /// The number of bytes consumed when each of `frames` was complete.
+    /// How many bytes were consumed when each of `frames` was complete.
     package private(set) var ends: [Int] = []
     package private(set) var received = 0
-    /// The error with which the codec refused the bytes. Nothing is decoded after it.
+    /// Nothing is decoded after it.
     package private(set) var refusal: FrameError?
-    /// The first broken rule that holds for every input.
     package private(set) var fault: (rule: CodecConformance.Rule, message: String)?
-    /// The largest size announced by `await`.
     package private(set) var awaited = 0
 
     package init(
@@ -37,13 +33,10 @@ package struct ConformanceLink {
         for frame in sent { self.codec.noteSent(frame) }
     }
 
-    /// The number of bytes that are not decoded.
     package var left: Int { input.count }
-    /// The code with which the bytes, or the last frame alone, were refused.
     package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.malformedReason }
     private var isOver: Bool { refusal != nil || fault != nil }
 
-    /// Receives `bytes`, as one read of a socket.
     package mutating func receive(_ bytes: ArraySlice<UInt8>) {
         guard !isOver, !bytes.isEmpty else { return }
         received += bytes.count
@@ -105,7 +98,6 @@ package struct ConformanceLink {
         ends.append(received - input.count)
     }
 
-    /// The peer ends the connection cleanly.
     package mutating func end() {
         while !isOver {
             let count = input.count

@@ -2,7 +2,6 @@ import TrunklineCore
 
 /// Assumptions of the client: codecs are values, `encode` appends, and both directions are deterministic.
 extension ConformanceRun {
-    /// Decodes on two links at once, and on a link that is copied half-way. Returns whether all went well.
     mutating func checkCopies() -> Bool {
         var isGood = true
         for side in [Side.client, .server] {
@@ -76,7 +75,6 @@ extension ConformanceRun {
         return true
     }
 
-    /// Encodes each sample again: after other bytes, one after the other, and twice.
     mutating func checkEncoding() {
         for (index, sample) in kit.samples.enumerated() {
             guard case .frames(let frames) = sample.content else { continue }

@@ -42,8 +42,7 @@ extension ConformanceRun {
         }
     }
 
-    /// Tries every value of every byte. For long samples: every value of the first bytes, with half of the inputs, and
-    /// a random choice for the others.
+    /// In long samples, half of the inputs change the first bytes, the others random ones.
     private mutating func checkEveryByte(_ streams: [ConformanceStream], _ side: Side, atMost limit: Int) {
         let total = streams.reduce(0) { $0 + $1.bytes.count }
         let isAll = total <= limit / 255
@@ -68,7 +67,6 @@ extension ConformanceRun {
         feedGarbage(bytes, stream, what)
     }
 
-    /// Makes numbers small or large, removes or inserts bytes, and changes their order.
     private mutating func corrupted(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
         for _ in 0...random.below(3) {
@@ -86,7 +84,7 @@ extension ConformanceRun {
         return bytes
     }
 
-    /// Decodes `bytes`. Any result is valid, but it must be the same wherever the bytes are split.
+    /// Any result is valid, but it must be the same wherever the bytes are split.
     private mutating func feedGarbage(
         _ bytes: [UInt8],
         _ stream: ConformanceStream,

@@ -1,6 +1,5 @@
 import TrunklineCore
 
-/// Frames at the limit and beyond it.
 extension ConformanceRun {
     mutating func checkLimits() {
         var grown: Set<Side> = []
@@ -31,7 +30,7 @@ extension ConformanceRun {
                 bytes
             )
         }
-        // The header grows with a length that is written in as few bytes as possible.
+        // A length of variable width makes the header grow.
         var largest: [UInt8]?
         for slack in 0...16 where largest == nil {
             largest = encode(frame, bodySize: limit - overhead - slack, by: sender)
@@ -52,7 +51,6 @@ extension ConformanceRun {
         return true
     }
 
-    /// Whether a sample is refused for its length. If so, `checkRefusals` covers it.
     private func refusesLength(_ side: Side) -> Bool {
         kit.samples.contains { sample in
             guard case .refused(_, .illegalLength?) = sample.content else { return false }
@@ -68,7 +66,7 @@ extension ConformanceRun {
             + "where `bytes` is a header that announces more than \(limit) bytes"
     }
 
-    /// The size of `frame` without its body, if the body can be any bytes of length one, or of the sample's own length.
+    /// The size without body, if the body can be any bytes of length one or of the sample's own length.
     private func overhead(of frame: Frame, _ sample: CodecConformance.Sample, _ sender: LinkCodec) -> Int? {
         for size in [1, frame.body.count] where size > 0 {
             guard let one = encode(frame, bodySize: size, by: sender),
@@ -80,7 +78,6 @@ extension ConformanceRun {
         return nil
     }
 
-    /// The bytes of `frame` with a body of `bodySize` bytes, or `nil` if it is refused.
     private func encode(_ frame: Frame, bodySize: Int, by sender: LinkCodec) -> [UInt8]? {
         guard bodySize >= 0 else { return nil }
         var (frame, sender) = (frame, sender)
@@ -88,8 +85,7 @@ extension ConformanceRun {
         return try? bytes(of: [frame], by: &sender)
     }
 
-    /// Checks that the largest frame of one side is accepted by the other. Returns the size of the header after which
-    /// the frame's length is known, if the codec announces it.
+    /// Returns the size of the header after which the length is known, if the codec announces it.
     private mutating func checkLargest(
         _ bytes: [UInt8],
         _ frame: Frame,
@@ -130,8 +126,7 @@ extension ConformanceRun {
         return nil
     }
 
-    /// Checks that a frame above the limit, sent by a relaxed codec, is refused: after its header if there is one,
-    /// otherwise at the limit.
+    /// A frame above the limit must be refused after its header if there is one, otherwise at the limit.
     private mutating func checkRefusal(
         of bytes: [UInt8],
         _ header: Int?,
@@ -158,9 +153,7 @@ extension ConformanceRun {
         }
     }
 
-    // MARK: Endless input
-
-    /// Feeds endless bytes: when more than one frame's worth has arrived, the codec must have found frames or refused.
+    /// When more than one frame's worth has arrived, the codec must have found frames or refused.
     private mutating func checkWaiting() {
         let size = kit.maximumFrameSize + 1
         var budget = max(size, 8 << 20)

@@ -1,6 +1,5 @@
 import TrunklineCore
 
-/// Serial numbers, pings, cancellations and window updates.
 extension ConformanceRun {
     mutating func checkSerials() {
         for stream in streams(to: .client) { checkAnswer(stream) }
@@ -23,7 +22,6 @@ extension ConformanceRun {
         }
     }
 
-    /// A request among the samples, and its preamble.
     private var request: (Frame, [CodecConformance.Preamble])? {
         for sample in kit.samples {
             if case .frames(let frames) = sample.content, let frame = frames.first(where: { $0.kind == .request }) {
@@ -34,7 +32,6 @@ extension ConformanceRun {
         return nil
     }
 
-    /// Checks that a response has the serial of a request, or none if it is matched in order.
     private mutating func checkAnswer(_ stream: ConformanceStream) {
         for frame in stream.frames where frame.kind == .response || frame.kind == .part {
             checkRepetition(frame, stream)
@@ -59,7 +56,6 @@ extension ConformanceRun {
         }
     }
 
-    /// Checks that a response is on the channel of a request.
     private mutating func checkChannel(_ frame: Frame, _ stream: ConformanceStream) {
         guard kit.client.matching == .inOrderByChannel, !stream.sent.isEmpty else { return }
         var codec = codec(of: .client, after: stream.preamble)
@@ -69,7 +65,6 @@ extension ConformanceRun {
         violate(.matching, "\(stream.name) is on channel \(channel); expected \(expected)", stream.bytes)
     }
 
-    /// Checks that a response of a sample passes the codec's own check against its request.
     private mutating func checkRepetition(_ frame: Frame, _ stream: ConformanceStream) {
         let isSerial = !kit.client.matching.isInOrder
         guard kit.client.checksResponses, frame.malformedReason == nil, isSerial || stream.sent.count == 1,
@@ -82,8 +77,6 @@ extension ConformanceRun {
             violate(.matching, "the codec's check of \(stream.name) against its request threw \(error)", stream.bytes)
         }
     }
-
-    // MARK: Heartbeat
 
     mutating func checkHeartbeat() {
         for number in [0, 1, 49, UInt64.max] {
@@ -121,8 +114,7 @@ extension ConformanceRun {
         }
     }
 
-    /// Whether a copy of the codec that has received a sample has a ping that it can encode. The protocol may allow none
-    /// on a new link.
+    /// A protocol may allow no ping on a new link, but one after a sample.
     private mutating func hasPingLater(_ number: UInt64, from side: Side) -> Bool {
         for stream in streams(to: side) {
             var codec = feed([stream.bytes[...]], to: side, sent: stream.sent, after: stream.preamble, as: stream.name)
@@ -133,7 +125,6 @@ extension ConformanceRun {
         return false
     }
 
-    /// The frames that arrive when `frames` are sent, and their bytes. Returns `nil` after reporting a failure.
     private mutating func roundTrip(
         _ frames: [Frame],
         to side: Side,
@@ -159,8 +150,6 @@ extension ConformanceRun {
         return link.fault == nil ? (link.frames, bytes) : nil
     }
 
-    // MARK: Cancellation
-
     mutating func checkCancellation() {
         guard let (request, preamble) = request else { return }
         guard var cancel = codec(of: .client).cancelFrame(for: request.serial, type: request.type) else { return }
@@ -185,8 +174,6 @@ extension ConformanceRun {
             violate(.cancellation, "\(what) was decoded with cancelledSerial \(found)", bytes)
         }
     }
-
-    // MARK: Window updates
 
     mutating func checkWindowUpdates() {
         for stream in streams(to: .server) {

@@ -90,10 +90,6 @@ extension ConformanceRun {
         )
     }
 
-    // MARK: Comparing
-
-    /// The first difference between `decoded` and `expected` that the protocol should have preserved, or `nil` for
-    /// none.
     func difference(of decoded: [Frame], from expected: [Frame], received side: Side) -> String? {
         guard decoded.count == expected.count else {
             return "\(decoded.count) frames instead of \(expected.count)"

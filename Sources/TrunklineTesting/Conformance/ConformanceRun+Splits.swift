@@ -1,11 +1,8 @@
 import TrunklineCore
 
-/// Incomplete frames, and several frames at once.
 extension ConformanceRun {
-    /// Samples up to this length are split everywhere. Longer ones are split at both ends and in as many places
-    /// between.
+    /// Longer samples are split at both ends and in as many places between.
     private static let everySplit = 256
-    /// Samples up to this length are split into three pieces in every way.
     private static let everyThird = 32
 
     mutating func checkSplits() {
@@ -26,7 +23,6 @@ extension ConformanceRun {
         }
     }
 
-    /// The positions at which to split `count` bytes in two.
     private mutating func positions(in count: Int) -> [Int] {
         guard count > Self.everySplit else { return Array(1..<max(1, count)) }
         let edge = Self.everySplit / 4
@@ -34,7 +30,7 @@ extension ConformanceRun {
         return Array(1...edge) + between.sorted() + Array(count - edge..<count)
     }
 
-    /// Checks that the first `count` bytes give the frames that are complete in them, and the rest gives the others.
+    /// The first `count` bytes must give the frames that are complete in them, and the rest the others.
     private mutating func checkPrefix(_ count: Int, of stream: ConformanceStream) {
         let what = "the first \(count) of \(stream.bytes.count) bytes of \(stream.name)"
         let prefix = stream.bytes[..<count]
@@ -96,8 +92,6 @@ extension ConformanceRun {
         }
     }
 
-    // MARK: Several at once
-
     mutating func checkMerges() {
         for side in [Side.client, .server] {
             // A frame of a preamble may switch the mode, so that none of its kind can follow it.
@@ -120,7 +114,6 @@ extension ConformanceRun {
         }
     }
 
-    /// - Parameter streams: The streams to be merged, all after the same preamble.
     private mutating func checkMerges(_ streams: [ConformanceStream], _ side: Side) {
         // In one buffer: each sample twice, all samples, and all samples followed by an incomplete one.
         for stream in streams { checkMerge([stream, stream], side) }
@@ -135,7 +128,6 @@ extension ConformanceRun {
         }
     }
 
-    /// `tail` is cut to `cut` bytes, fewer than it has.
     private mutating func checkMerge(
         _ streams: [ConformanceStream],
         _ side: Side,

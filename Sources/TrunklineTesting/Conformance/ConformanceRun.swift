@@ -7,10 +7,8 @@ struct ConformanceRun {
 
     let kit: CodecConformance
     var report = CodecConformance.Report()
-    /// The samples as bytes, with the frames that they decode to.
     var streams: [ConformanceStream] = []
     var random: SeededGenerator
-    /// The codecs of both sides after the preambles of the samples.
     private var prepared: [[CodecConformance.Preamble]: (client: LinkCodec, server: LinkCodec)] = [:]
 
     init(_ kit: CodecConformance) {
@@ -36,8 +34,6 @@ struct ConformanceRun {
         checkGarbage()
     }
 
-    // MARK: Findings
-
     mutating func violate(_ rule: Rule, _ message: String, _ bytes: some Sequence<UInt8> = []) {
         report.add(rule, message, Array(bytes))
     }
@@ -46,12 +42,8 @@ struct ConformanceRun {
         if !report.unchecked.contains(what) { report.unchecked.append(what) }
     }
 
-    // MARK: Both sides
-
-    /// The rules of the protocol on one side.
     func rules(of side: Side) -> ProtocolCodec { side == .client ? kit.client : kit.server }
 
-    /// The codec of a link that has carried `preamble`, on one side.
     func codec(of side: Side, after preamble: [CodecConformance.Preamble] = []) -> LinkCodec {
         if let both = prepared[preamble] { return side == .client ? both.client : both.server }
         var codec = LinkCodec(rules(of: side).base)
@@ -59,7 +51,6 @@ struct ConformanceRun {
         return codec
     }
 
-    /// Lets both sides of a new link send and receive `preamble`.
     private mutating func play(_ preamble: [CodecConformance.Preamble], _ name: String) {
         guard !preamble.isEmpty, prepared[preamble] == nil else { return }
         var (client, server) = (codec(of: .client), codec(of: .server))
@@ -88,7 +79,6 @@ struct ConformanceRun {
 
     func streams(to side: Side) -> [ConformanceStream] { streams.filter { $0.receiver == side } }
 
-    /// The codec that sends `sample`, after it has received what `sample` answers; `nil` if it cannot receive that.
     func sender(of sample: CodecConformance.Sample) -> LinkCodec? {
         var client = codec(of: .client, after: sample.preamble)
         var server = codec(of: .server, after: sample.preamble)
@@ -100,7 +90,6 @@ struct ConformanceRun {
         return server
     }
 
-    /// The bytes that `codec` encodes `frames` as.
     func bytes(of frames: [Frame], by codec: inout LinkCodec) throws(FrameError) -> [UInt8] {
         var output = SendBuffer()
         for frame in frames {
@@ -110,7 +99,7 @@ struct ConformanceRun {
         return output.bytes
     }
 
-    /// Announces the next input, in case the codec traps or hangs on it.
+    /// In case the codec traps or hangs on the input.
     mutating func announce(_ what: @autoclosure () -> String, _ pieces: [ArraySlice<UInt8>], to side: Side) {
         report.inputs += 1
         guard kit.announcesInputs else { return }
@@ -118,9 +107,7 @@ struct ConformanceRun {
         writeToStandardError("\(side) decodes \(what()): \(hexadecimal)\n")
     }
 
-    /// Feeds `pieces` to `side`, each as one read.
-    ///
-    /// - Parameter keepsAll: Whether frames that the kit is to ignore are kept, because it has sent them itself.
+    /// Each piece is one read. `keepsAll` keeps frames that the kit ignores, because it has sent them itself.
     mutating func feed(
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
@@ -145,7 +132,6 @@ struct ConformanceRun {
         return link
     }
 
-    /// Like `feed`, but reports a fault.
     mutating func feedChecked(
         _ pieces: [ArraySlice<UInt8>],
         to side: Side,
@@ -165,21 +151,15 @@ struct ConformanceRun {
 struct ConformanceStream {
     let name: String
     let receiver: CodecConformance.Side
-    /// What the receiver has sent before.
     let sent: [Frame]
-    /// What the link has carried before that.
     let preamble: [CodecConformance.Preamble]
     let bytes: [UInt8]
     let frames: [Frame]
-    /// The number of bytes consumed when each of `frames` was complete.
     let ends: [Int]
-    /// Whether the end of the connection completes the last frame.
     let endsWithConnection: Bool
     let isAlone: Bool
 
-    /// Whether other frames can follow.
     var canBeFollowed: Bool { !isAlone && !endsWithConnection && !frames.contains(where: \.isFarewell) }
 
-    /// The frames that are complete within the first `count` bytes.
     func frames(within count: Int) -> ArraySlice<Frame> { frames.prefix(ends.count { $0 <= count }) }
 }

@@ -3,34 +3,32 @@ import TrunklineDiagnostics
 
 /// What a recording tells about each call: when its request was sent, and how it ended.
 struct RecordedCalls {
-    /// The end of a call without a response.
     struct Failure {
         let index: Int
         let time: Duration
         let code: String
         let fate: String
-        /// When the last response before it came, if no request was sent since: the event loop received that response, and
-        /// ended this call, in one turn, before it sent the next request.
+        /// The time of the last response before it, if no request was sent since: the event loop received that response
+        /// and ended this call in one turn.
         var turn: Duration?
     }
 
-    /// The frames of requests. A request that was sent again has the same frame.
+    /// A request that was sent again has the same frame.
     private(set) var headers: [RequestID: Recording.Header] = [:]
-    /// The first entries that tell that the request was sent.
+    /// The index of the first entry that tells that the request was sent.
     private(set) var sent: [RequestID: Int] = [:]
     private(set) var failures: [RequestID: Failure] = [:]
     private var retries: [RequestID: (tries: Int, delay: Duration)] = [:]
-    /// When the response came.
     private var answers: [RequestID: Duration] = [:]
 
-    /// How much later than its deadline a call may have ended by it. The event loop may have been late.
+    /// How late a deadline may have ended a call: the event loop may have been late.
     private static let lateness = Duration.seconds(1)
 
     /// The most time between two entries of one turn of the event loop.
     private static let longestTurn = Duration.milliseconds(5)
 
     init(_ recording: Recording) {
-        // The first response after the latest request that was sent, and the entry before.
+        // `turn` is the first response after the latest request that was sent, `last` the entry before.
         var (turn, last): (Duration?, Duration) = (nil, .zero)
         for (index, entry) in recording.entries.enumerated() {
             if entry.time - last > Self.longestTurn { turn = nil }
@@ -72,7 +70,6 @@ struct RecordedCalls {
         }
     }
 
-    /// The call as the replay makes it.
     func call(_ call: Recording.Call) -> ReplayScript.Call {
         let failure = failures[call.id]
         return ReplayScript.Call(
@@ -87,7 +84,6 @@ struct RecordedCalls {
         )
     }
 
-    /// The call of a request that had not ended at the time of the oldest entry.
     func call(_ request: Recording.Beginning.Request) -> ReplayScript.Call {
         let failure = request.id.flatMap { failures[$0] }
         return ReplayScript.Call(
@@ -101,8 +97,7 @@ struct RecordedCalls {
         )
     }
 
-    /// The time limit of `call`, which was received at `time`. The event loop does not look at the time exactly when a
-    /// deadline passes: a response may have come after it, and a serial may have been free.
+    /// The event loop notices deadlines late: a response may have come after one, and a serial may have been free.
     func timeout(of call: Recording.Call, at time: Duration) -> Duration? {
         guard let timeout = call.timeout else { return nil }
         let deadline = time + timeout
@@ -126,9 +121,8 @@ extension RecordedCalls.Failure {
     var isCancelledUnsent: Bool { code == "cancelled" && fate == "notSent" }
 }
 
-/// The handshakes of a recording.
 struct RecordedHandshakes {
-    /// The sessions in whose handshakes something was said that the recording does not have.
+    /// Sessions in whose handshakes something was said that the recording does not have.
     private var cut: Set<SessionID> = []
 
     init(_ recording: Recording) {
@@ -150,12 +144,10 @@ struct RecordedHandshakes {
         }
     }
 
-    /// Whether the recording has everything that the server said in the handshake of `session`.
     func isWhole(_ session: SessionID) -> Bool { !cut.contains(session) }
 }
 
 extension Recording.Header {
-    /// Whether the recording has the whole frame.
     fileprivate var isWhole: Bool {
         let hasFields = fields.allSatisfy { field in
             if case .size(let size) = field.value { size == 0 } else { true }

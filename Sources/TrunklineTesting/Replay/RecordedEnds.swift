@@ -2,10 +2,8 @@ import TrunklineCore
 import TrunklineDiagnostics
 
 extension Recording {
-    /// The recording with the ends of links and attempts where they happened.
-    ///
-    /// With `options.diagnosis.probe` the client tells of an end when the probe has ended. Until then the states of the
-    /// connection show that the link or the attempt has ended.
+    /// Moves the ends of links and attempts to where they happened: with `options.diagnosis.probe` the client tells of
+    /// an end when the probe has ended, but the states of the connection show it earlier.
     var withPromptEnds: Recording {
         var ends = ConnectionEnds(beginning.links.last?.session)
         var (before, moved): ([Int: [Int]], Set<Int>) = ([:], [])
@@ -39,11 +37,10 @@ extension Recording {
 
         init(_ ready: SessionID?) { self.ready = ready }
 
-        /// Returns the entry that `event`, an end, comes before; `nil` if it is in its place.
+        /// The entry that the end `event` comes before; `nil` if it is in its place.
         mutating func follow(_ event: Recording.Event, _ index: Int) -> Int? {
             switch event.name {
             case "link.ended":
-                // A link that drains is not that of the state.
                 guard event.phase == .ready, let session = event.session else { return nil }
                 return links.removeValue(forKey: session)
             case "attempt.failed": return attempts.removeValue(forKey: Attempt(event))

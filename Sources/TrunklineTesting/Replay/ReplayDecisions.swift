@@ -5,12 +5,11 @@ import TrunklineDiagnostics
 final class RecordedDelays: ReconnectPolicy {
     private let waits: Lock<ArraySlice<ReplayScript.Wait>>
     private let laterAttempts: [Duration]
-    /// The end of the recording, if a planned change may wait at it.
     private let end: Duration?
     private let time: ReplayTime
     private let policy: any ReconnectPolicy
 
-    /// How far from its recorded time a wait may begin to be the recorded one.
+    /// How far from its recorded time a wait may begin.
     private static let tolerance = Duration.seconds(1)
 
     init(_ script: ReplayScript, _ time: ReplayTime, then policy: any ReconnectPolicy) {
@@ -39,7 +38,6 @@ final class RecordedDelays: ReconnectPolicy {
         return wait.map { .retry(after: $0.delay) } ?? decision
     }
 
-    /// Removes and returns the wait that began about now. Drops those before it, which were not needed.
     private func takeWait(near now: Duration) -> ReplayScript.Wait? {
         waits.withLock { waits in
             func distance(_ index: Int) -> Duration { max(waits[index].time - now, now - waits[index].time) }
@@ -69,7 +67,6 @@ final class ReplayHandshakes: Sendable {
         self.time = time
     }
 
-    /// The closure of the replay instead of `perform`, that of the recorded client.
     func closure(
         over perform: (@Sendable (Handshaker) async throws -> Void)?
     ) -> (@Sendable (Handshaker) async throws -> Void)? {
@@ -98,7 +95,6 @@ final class ReplayHandshakes: Sendable {
 }
 
 extension DisconnectCause {
-    /// An error of a handshake with this cause.
     fileprivate func handshakeError(isPermanent: Bool, retryAfter: Duration?) -> any Error {
         switch self {
         case .handshakeRefused:

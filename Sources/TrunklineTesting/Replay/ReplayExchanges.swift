@@ -5,20 +5,16 @@ import TrunklineDiagnostics
 final class ReplayExchanges: Sendable {
     /// Requests that look the same have the exchanges of the recording in turn.
     private struct Likeness: Hashable {
-        /// `nil` for any type: many codecs have none, although the requests of a client may have.
+        /// `nil` for any type: many codecs have none, although the requests of a client may.
         let type: UInt32?
-        /// `nil` for any size.
         let bodyCount: Int?
     }
 
     private struct State {
-        /// The places of the exchanges that are left; some may have been used.
         var places: [Likeness: Deque<Int>] = [:]
         var isUsed: [Bool]
-        /// The exchange that was taken last, and the latest one of each type that had a reply.
         var lastTaken: Int?
         var lastAnswered: [UInt32: Int] = [:]
-        /// When the reply is due that was ordered last.
         var lastReply = Duration.zero
 
         mutating func add(_ place: Int, type: UInt32, bodyCount: Int?) {
@@ -38,7 +34,6 @@ final class ReplayExchanges: Sendable {
     private let isInOrder: Bool
     private let state: Lock<State>
 
-    /// - Parameter isInOrder: Whether responses are matched in order.
     init(_ exchanges: [Recording.Exchange], isInOrder: Bool) {
         self.exchanges = exchanges
         self.isInOrder = isInOrder
@@ -53,10 +48,8 @@ final class ReplayExchanges: Sendable {
         self.state = Lock(state)
     }
 
-    /// The exchange of a request that was received.
-    ///
-    /// With other options, the client may send more requests than were recorded, for example with other retries. While
-    /// the server answers, such a request is answered like the latest one of its type.
+    /// A client with other options may send more requests than were recorded: while the server answers, they are
+    /// answered like the latest one of their type.
     func next(for request: Frame) -> Recording.Exchange? {
         let place = state.withLock { state -> Int? in
             let types: [UInt32?] = request.type == 0 ? [0, nil] : [request.type]
@@ -74,7 +67,6 @@ final class ReplayExchanges: Sendable {
         return place.map { exchanges[$0] }
     }
 
-    /// The replies to a request that is received now, at their times.
     func reactions(
         _ exchange: Recording.Exchange,
         _ time: ReplayTime,

@@ -1,21 +1,16 @@
 import TrunklineCore
 import TrunklineDiagnostics
 
-/// A recording in the order in which a replay does what it tells, with a time of its own for each entry.
+/// A recording in the order of its replay, with a time of its own for each entry.
 ///
-/// In the simulation, everything that follows from an entry happens before the time of the next one. On a real event
-/// loop it may happen later: a call may be received, and not be written before its link is found to be lost. So two
-/// kinds of calls are made later than they were:
-///
-/// - A call that was made before the loss of a link that was ready, and whose request was not sent before the loss, is
-///   made right after the loss.
-/// - A call that was cancelled before its request was sent, although a link was ready, is made when it is cancelled.
+/// In the simulation, everything that follows from an entry happens before the next one; on a real event loop it may
+/// happen later. So a call whose request was not sent before its link was lost is made right after the loss, and a call
+/// cancelled before its request was sent, although a link was ready, is made when it is cancelled.
 struct ReplayOrder {
     let recording: Recording
-    /// The calls that are made when they are cancelled.
     let cancelledAtOnce: Set<RequestID>
 
-    /// The least time between two entries. Between them there is room for something that is not an entry.
+    /// The least time between two entries, with room for something that is not an entry.
     private static let step = Duration.nanoseconds(10)
     private static let mostLinks = 16
 
@@ -64,7 +59,6 @@ struct ReplayOrder {
         )
     }
 
-    /// The calls that are made later: before or after which entry.
     private static func laterCalls(
         of recording: Recording,
         _ facts: RecordedCalls
@@ -106,7 +100,6 @@ struct ReplayOrder {
 }
 
 extension Recording.Call {
-    /// The call with the limit that it has if it is made later by `delay`.
     fileprivate func waiting(_ delay: Duration, _ facts: RecordedCalls, _ time: Duration) -> Recording.Call {
         let timeout = facts.timeout(of: self, at: time).map { max(.nanoseconds(1), $0 - delay) }
         return Recording.Call(

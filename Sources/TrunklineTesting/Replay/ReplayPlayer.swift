@@ -1,9 +1,7 @@
 import TrunklineCore
 import TrunklineDiagnostics
 
-/// The time of a replay, whose zero is the oldest entry of the recording.
-///
-/// Unchecked `Sendable`: confined to the loop of the simulation.
+/// Counts from the oldest entry. Unchecked `Sendable`: confined to the loop of the simulation.
 final class ReplayTime: @unchecked Sendable {
     private let clock: SimulatedClock
     private(set) var start: SimulatedClock.Instant
@@ -13,19 +11,17 @@ final class ReplayTime: @unchecked Sendable {
         start = clock.now
     }
 
-    /// Makes the present time the time zero.
     func begin() { start = clock.now }
 
-    /// How much time has passed since the oldest entry.
     var elapsed: Duration { start.duration(to: clock.now) }
 
     func sleep(until time: Duration) async throws { try await clock.sleep(until: start.advanced(by: time)) }
 
-    /// How far a replay may be off for something to happen at its recorded time.
+    /// How far off something may be to happen at its recorded time.
     static let tolerance = Duration.milliseconds(250)
 
-    /// How long to wait for something that happened at `time`, and `delay` after something that happened at `earlier`
-    /// and happens now.
+    /// The wait for something that happened at `time`, and `delay` after something that happened at `earlier` and
+    /// happens now.
     func delay(until time: Duration, since earlier: Duration) -> Duration {
         let now = elapsed
         let isOnTime = max(now - earlier, earlier - now) <= Self.tolerance
@@ -33,7 +29,7 @@ final class ReplayTime: @unchecked Sendable {
     }
 }
 
-/// Does what a script says, at its times.
+/// Performs the actions of a script at their times.
 final class ReplayPlayer {
     private let network: SimulatedNetwork
     private let script: ReplayScript
@@ -41,14 +37,12 @@ final class ReplayPlayer {
     private let codec: ProtocolCodec
     private let servers: [Endpoint: LoopbackServer]
     private let padding: Lock<RecordingPadding>
-    /// Only those that are cancelled: a handle keeps the response.
+    /// Only calls that are cancelled: a handle keeps the response.
     private var calls: [RequestID: PendingRequest<Response>] = [:]
 
-    /// How much later than by its options the client may have given up a half-open link: its event loop may have been
-    /// late.
+    /// How late the client may have given up a half-open link: its event loop may have been late.
     static let patience = Duration.seconds(1)
-    /// How long a replay goes on after the newest entry. Calls that are sent again may end a little later than they
-    /// did.
+    /// Calls that are sent again may end a little later than they did.
     private static let overtime = Duration.milliseconds(100)
 
     init(
@@ -63,7 +57,6 @@ final class ReplayPlayer {
         (self.padding, self.network) = (padding, network)
     }
 
-    /// Makes what there was at the time of the oldest entry.
     func begin(_ options: ClientOptions, at time: ReplayTime) async throws {
         guard let beginning = script.beginning else { return time.begin() }
         if let endpoint = beginning.endpoint {
@@ -91,7 +84,6 @@ final class ReplayPlayer {
         time.begin()
     }
 
-    /// Does everything, and goes on a little longer.
     func play(at time: ReplayTime) async throws {
         for (instant, action) in script.actions {
             try await time.sleep(until: instant)
@@ -157,7 +149,6 @@ final class ReplayPlayer {
 }
 
 extension ReplayScript.Call {
-    /// The request of the call, with what was recorded of its frame.
     fileprivate func request(_ padding: inout RecordingPadding, _ codec: ProtocolCodec) -> Request {
         guard var frame = header?.frame(&padding, named: codec) else {
             return Request(type: type, body: padding.padded(nil, to: bodyCount))
@@ -168,7 +159,6 @@ extension ReplayScript.Call {
 }
 
 extension DisconnectCause {
-    /// An error of the network with this cause.
     func transportError(isPermanent: Bool) -> TransportError {
         switch self {
         case .refused: TransportError(.refused, errno: 111, "connection refused")
@@ -189,7 +179,6 @@ extension DisconnectCause {
 }
 
 extension Endpoint {
-    /// The host, as the methods of `SimulatedNetwork` name it.
     var hostName: String {
         switch target {
         case .host(let name, _): name

@@ -1,39 +1,30 @@
 import TrunklineCore
 import TrunklineDiagnostics
 
-/// What the servers, the network and the callers of a recording did, and when.
-///
-/// The time of the oldest entry is zero.
+/// What the servers, the network and the callers of a recording did, and when. The oldest entry has time zero.
 struct ReplayScript {
-    /// How an attempt ended.
     enum Attempt: Sendable {
-        /// The link was established. What came of it is up to the handshake.
+        /// What comes of the link is up to the handshake.
         case established(after: Duration, Handshake)
         case failed(DisconnectCause, DisconnectReport.Phase, isPermanent: Bool, after: Duration)
     }
 
-    /// What the handshake of a link does.
     enum Handshake: Sendable {
-        /// It runs: the recording has everything that the server said.
+        /// The recording has everything that the server said.
         case runs
-        /// It is left out. It began at the first time, and the link was ready at the second.
+        /// Left out. `until` is when the link was ready.
         case isBridged(from: Duration, until: Duration)
-        /// It is left out. It began at the first time, and failed at the second.
         case fails(DisconnectCause, isPermanent: Bool, retryAfter: Duration?, from: Duration, at: Duration)
     }
 
-    /// Something that is done at a certain time.
     enum Action: Sendable {
-        /// `connect()`: the client connected before its first call.
         case connect
         case call(Call)
         case cancel(RequestID)
         case send(Recording.Header, to: Endpoint)
-        /// Ends the links to the endpoint.
         case end(Endpoint, DisconnectCause)
         /// From now on nothing comes from the endpoint on its present links.
         case silence(Endpoint)
-        /// The client gives up its half-open link to the endpoint.
         case giveUp(Endpoint)
         case renewLink
         case replaceEndpoints([Endpoint])
@@ -42,8 +33,7 @@ struct ReplayScript {
         case close
     }
 
-    /// A call, with the frame of its request, if that was recorded. Frames are made when they are sent: they are much
-    /// larger than the recording.
+    /// Frames are made when they are sent: they are much larger than the recording.
     struct Call: Sendable {
         let id: RequestID?
         let type: UInt32
@@ -51,57 +41,43 @@ struct ReplayScript {
         var header: Recording.Header?
         var timeout: Duration?
         var isOneWay = false
-        /// How often the request was sent, and the first delay between two tries; `nil` if it was not sent again.
+        /// `delay` is that before the second try; `nil` if the request was not sent again.
         var retries: (tries: Int, delay: Duration)?
         /// How long ago its caller had stopped waiting, if its serial was still held at the beginning.
         var abandonedFor: Duration?
-        /// Whether it was cancelled, and whether that happens when it is made.
         var isCancelled = false
         var isCancelledAtOnce = false
     }
 
-    /// What there was at the time of the oldest entry, if the recording does not begin with its client.
+    /// The state at the oldest entry, if the recording does not begin with its client.
     struct Beginning: Sendable {
-        /// The link that took requests.
         let endpoint: Endpoint?
-        /// How long it had been ready.
         let age: Duration
-        /// The calls that had not ended.
         let calls: [Call]
     }
 
-    /// A wait before an attempt.
     struct Wait: Sendable {
         let time: Duration
         let delay: Duration
         let cause: DisconnectCause?
     }
 
-    /// `nil` if the recording begins with its client.
     private(set) var beginning: Beginning?
-    /// What is done, in the order of time.
     private(set) var actions: [(time: Duration, action: Action)] = []
-    /// The attempts at each endpoint, in order.
     private(set) var attempts: [Endpoint: [Attempt]] = [:]
-    /// The requests that each endpoint received, in order, with the replies.
     private(set) var exchanges: [Endpoint: [Recording.Exchange]] = [:]
-    /// The endpoints in the order of the client's list. Others, and all if the list is not known, in the order in which
-    /// they appear.
+    /// In the order of the client's list, then in the order in which they appear.
     private(set) var endpoints: [Endpoint] = []
     private var knownEndpoints: Set<Endpoint> = []
-    /// The waits before attempts.
     private(set) var waits: [Wait] = []
     /// When attempts began after a wait. That of a planned change is told only by the timer.
     private(set) var laterAttempts: [Duration] = []
-    /// The time from the first entry to the last one.
     let length: Duration
 
-    /// The calls in the order in which they are made.
     var calls: [RequestID] {
         actions.compactMap { if case .call(let call) = $0.action { call.id } else { nil } }
     }
 
-    /// Whether the client has begun to replace its link.
     var hasPlannedChange: Bool { actions.contains { if case .renewLink = $0.action { true } else { false } } }
 
     var hasHalfOpenLinks: Bool { actions.contains { if case .giveUp = $0.action { true } else { false } } }
@@ -109,9 +85,8 @@ struct ReplayScript {
     private let isComplete: Bool
     private var endpointOfSession: [SessionID: Endpoint] = [:]
 
-    /// - Parameters:
-    ///   - isOrdered: Whether the client tries its endpoints in the order of its list.
-    ///   - room: The number of bytes that the replayed frames may have in their bodies and fields.
+    /// `isOrdered`: the client tries its endpoints in the order of its list. `room` is the number of bytes that the
+    /// replayed frames may have in their bodies and fields.
     init(_ original: Recording, isOrdered: Bool, room: Int) throws(RecordingError) {
         let prompt = original.withPromptEnds
         let facts = RecordedCalls(prompt)
@@ -138,7 +113,6 @@ struct ReplayScript {
             default: break
             }
         }
-        // In the order of time, and of the recording.
         actions = actions.enumerated().sorted { ($0.1.time, $0.0) < ($1.1.time, $1.0) }.map(\.1)
     }
 
@@ -148,8 +122,7 @@ struct ReplayScript {
         if knownEndpoints.insert(endpoint).inserted { endpoints.append(endpoint) }
     }
 
-    /// Throws if the bodies and fields of all frames would be larger than `room`. A recording has only their sizes, so
-    /// a short one may declare more than there is memory.
+    /// A recording has only the sizes of bodies and fields, so a short one may declare more than there is memory.
     private static func check(_ recording: Recording, _ facts: RecordedCalls, room: Int) throws(RecordingError) {
         var total = 0
         for (index, entry) in recording.entries.enumerated() {
@@ -159,15 +132,11 @@ struct ReplayScript {
             default: break
             }
             guard total <= room else {
-                // The first line of the text describes the recording.
                 throw RecordingError(line: index + 2, "bodies and fields up to here have more than \(room) bytes")
             }
         }
     }
 
-    // MARK: The beginning
-
-    /// Whether the attempt whose end comes next began before the oldest entry.
     private var isAttemptCut = false
     private var isSuspended = false
 
@@ -204,8 +173,6 @@ struct ReplayScript {
         add(.resume, at: time)
         add(.connect, at: time)
     }
-
-    // MARK: Links
 
     private mutating func readLinks(_ recording: Recording) {
         let links = recording.beginning.links
@@ -259,13 +226,9 @@ struct ReplayScript {
         return silences
     }
 
-    // MARK: Events
-
     private var hasClosed = false
-    /// When the present attempt, and its handshake, began.
     private var attemptBegin: Duration?
     private var handshakeBegin: Duration?
-    /// Whether it was recorded why the client has begun to replace its link.
     private var hasChangeBegun = false
 
     private mutating func read(_ event: Recording.Event, _ handshakes: RecordedHandshakes, at time: Duration) {
@@ -304,14 +267,15 @@ struct ReplayScript {
 
     private mutating func linkEnded(_ event: Recording.Event, at time: Duration) {
         guard let endpoint = event.endpoint, let cause = event.cause, cause != .halfOpen else { return }
-        // Most links that the client has ended by itself end so in the replay, too. A replay has no TLS that could fail.
+        // Most links that the client has ended by itself end so in the replay, too. A replay has no TLS that could
+        // fail.
         guard event.party != .client || cause == .protocolViolation || cause == .tls else { return }
         add(.end(endpoint, cause), at: time)
     }
 
-    /// Ends the present attempt. Returns when it and its handshake began.
     private mutating func endAttempt(at time: Duration) -> (begin: Duration?, handshakeBegin: Duration?, isCut: Bool) {
-        // The state of a client with a link tells nothing of a planned change. It may have begun before the oldest entry.
+        // The state of a client with a link tells nothing of a planned change. It may have begun before the oldest
+        // entry.
         if attemptBegin == nil, !isComplete, !hasChangeBegun {
             hasChangeBegun = true
             add(.renewLink, at: laterAttempts.last ?? .zero)
@@ -363,7 +327,6 @@ extension Recording {
         entries.compactMap { if case .event(let event) = $0.content { event } else { nil } }
     }
 
-    /// When the first attempt began, if that was before the first call.
     fileprivate var firstAttemptBegin: Duration? {
         for entry in entries {
             switch entry.content {
@@ -377,19 +340,16 @@ extension Recording {
 }
 
 extension Recording.Event {
-    /// The endpoint, as the replay names it.
     var endpoint: Endpoint? { text("endpoint").flatMap { Endpoint(recorded: $0) }?.inReplay }
     var cause: DisconnectCause? { text("cause").flatMap { DisconnectCause(rawValue: $0) } }
     var phase: DisconnectReport.Phase? { text("phase").flatMap { DisconnectReport.Phase(rawValue: $0) } }
     var party: DisconnectReport.Party? { text("ended_by").flatMap { DisconnectReport.Party(rawValue: $0) } }
     var isEnd: Bool { name == "link.ended" || name == "attempt.failed" }
-    /// Whether it tells that an attempt begins.
     fileprivate var isBegin: Bool { ["connection.resolving", "connection.connecting"].contains(name) }
 }
 
 extension Endpoint {
-    /// Reads the text of a recording. A command, or descriptors, cannot be made again from their text: a path stands for
-    /// them.
+    /// A command, or descriptors, cannot be made again from their text: a path stands for them.
     init?(recorded text: String) {
         if let endpoint = try? Endpoint(parsing: text) {
             self = endpoint
@@ -400,7 +360,7 @@ extension Endpoint {
         }
     }
 
-    /// Reads a list with spaces between the endpoints. The text of a command has spaces, too.
+    /// Endpoints are separated by spaces. The text of a command has spaces, too.
     static func list(recorded text: String) -> [Endpoint] {
         var (words, isOpen): ([String], Bool) = ([], false)
         for word in text.split(separator: " ") {
@@ -412,8 +372,8 @@ extension Endpoint {
         return words.compactMap { Endpoint(recorded: $0) }
     }
 
-    /// The endpoint in plaintext, because a replay has no TLS. Its host has the port in its name: faults belong to a host,
-    /// and another endpoint may have the same one.
+    /// In plaintext, because a replay has no TLS. The host includes the port: faults belong to a host, and another
+    /// endpoint may have the same one.
     fileprivate var inReplay: Endpoint {
         switch target {
         case .host(let name, let port): .host("\(name)-\(port)", port: port)

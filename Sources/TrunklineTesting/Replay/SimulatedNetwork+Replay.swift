@@ -10,10 +10,8 @@ public struct Replay: Sendable {
     public let recording: Recording
     /// The number of the last request before those of the original: see `ReplayScript.Beginning`.
     let lastBefore: RequestID
-    /// The calls of the original in the order in which they were made in the replay. Callers on several threads may get
-    /// their numbers in another order.
+    /// In the order of the replay: callers on several threads may get their numbers in another order.
     let made: [RequestID]
-    /// The time of the newest entry of the original, in `recording`.
     let end: Duration
 
     /// How each call ended in the original and in the replay, in the order of the calls. The numbers are those of the
@@ -23,7 +21,6 @@ public struct Replay: Sendable {
         return original.outcomesInOrder.map { ($0.id, $0.outcome, now[$0.id]) }
     }
 
-    /// By the numbers of the original.
     private var replayedOutcomes: [RequestID: Recording.Outcome] {
         let outcomes = recording.outcomesInOrder.lazy.filter { $0.id > lastBefore }.map(\.outcome)
         return Dictionary(zip(made, outcomes)) { first, _ in first }
@@ -103,7 +100,7 @@ extension SimulatedNetwork {
         try await replay(recording, speaking: codec, options: options, room: 1 << 30)
     }
 
-    /// - Parameter room: The number of bytes that all frames may have in their bodies and byte fields.
+    /// `room` is the number of bytes that all frames may have in their bodies and byte fields.
     package func replay(
         _ recording: Recording,
         speaking codec: some FrameCodec,
@@ -126,7 +123,6 @@ extension SimulatedNetwork {
             let exchanges = ReplayExchanges(script.exchanges[endpoint] ?? [], isInOrder: isInOrder)
             let options = LoopbackServer.Options { $0.answersCancelled = true }
             let linkCodec = LinkCodec(codec)
-            // The type of the latest request with each serial.
             let types = Lock<[SerialNumber: UInt32]>([:])
             servers[endpoint] = try await startServer(at: endpoint, speaking: codec, options: options) { request in
                 if request.kind == .cancel {
@@ -160,7 +156,6 @@ extension SimulatedNetwork {
         return Replay(original: recording, recording: replayed, lastBefore: lastBefore, made: made, end: end)
     }
 
-    /// The options of the client that replays.
     private func replayed(
         _ recorded: ClientOptions,
         _ script: ReplayScript,
@@ -183,7 +178,6 @@ extension SimulatedNetwork {
         return options
     }
 
-    /// Makes the attempts at `endpoint` end as they did.
     private func prepare(_ endpoint: Endpoint, _ attempts: [ReplayScript.Attempt]) {
         let name = endpoint.hostName
         host(name)
@@ -208,7 +202,6 @@ extension SimulatedNetwork {
 }
 
 extension Recording {
-    /// How the calls ended, in the order in which they were made.
     fileprivate var outcomesInOrder: [(id: RequestID, outcome: Outcome)] {
         let left = Set(
             entries.compactMap { entry in if case .call(let call) = entry.content, call.isOpen { call.id } else { nil }
@@ -217,7 +210,6 @@ extension Recording {
         return outcomes.filter { !left.contains($0.key) }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// The phases and causes of failed attempts and ended links, with their times.
     fileprivate var ends: [(time: Duration, text: String)] {
         entries.compactMap { entry in
             guard case .event(let event) = entry.content, event.isEnd, let phase = event.phase, let cause = event.cause
@@ -226,7 +218,6 @@ extension Recording {
         }
     }
 
-    /// The names of the calls that have one.
     fileprivate var names: [RequestID: String] {
         let named = entries.compactMap { entry -> (RequestID, String)? in
             guard case .call(let call) = entry.content, let name = call.name else { return nil }

@@ -1,7 +1,5 @@
-/// A queue of bytes: first in, first out.
 struct ByteQueue {
     private var storage: [UInt8] = []
-    /// The offset of the first byte in `storage`.
     private var head = 0
 
     var count: Int { storage.count - head }
@@ -10,7 +8,6 @@ struct ByteQueue {
         unsafe storage.append(contentsOf: bytes)
     }
 
-    /// Moves the first `count` bytes to the beginning of `buffer`.
     mutating func take(_ count: Int, into buffer: UnsafeMutableRawBufferPointer) {
         unsafe storage.withUnsafeBytes { all in
             unsafe buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: all[head..<head + count]))

@@ -1,10 +1,9 @@
 import TrunklineCore
 
-/// A host of a simulated network: a socket address without its port. What is no IP address is a host of its own.
+/// A host of a simulated network. A socket address that is not an IP address is a host of its own.
 enum HostAddress: Hashable {
     case ip([UInt8])
     case unix(path: String)
-    /// A vsock address, a command, or descriptors.
     case other(SocketAddress)
 
     init(_ address: SocketAddress) {
@@ -15,7 +14,6 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// Reads an IP address (without a zone), or `unix:` and a path. Returns `nil` for other text.
     init?(_ text: String) {
         if text.hasPrefix("unix:") {
             self = .unix(path: String(text.dropFirst(5)))
@@ -35,7 +33,7 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// The address with which a listener accepts on every address of its family.
+    /// A listener at this address accepts on every address of its family.
     var wildcard: HostAddress {
         switch self {
         case .ip(let bytes): .ip([UInt8](repeating: 0, count: bytes.count))
@@ -43,7 +41,6 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// 127.0.0.1 or ::1 of the same family; a path stays as it is.
     var loopback: HostAddress {
         switch self {
         case .ip(let bytes) where bytes.count == 4: .ip([127, 0, 0, 1])
@@ -52,15 +49,13 @@ enum HostAddress: Hashable {
         }
     }
 
-    /// Whether it is a loopback address or a path, which need no interface.
     var isLoopback: Bool { socketAddress(port: 0).isLoopback }
 
-    /// Whether it has no IP address, so that links to it do not use the interfaces.
+    /// Links to a host without IP address do not use the interfaces.
     var isLocal: Bool {
         if case .ip = self { false } else { true }
     }
 
-    /// Whether a link to it has a child process.
     var isCommand: Bool {
         if case .other(.command) = self { true } else { false }
     }
@@ -71,7 +66,6 @@ enum HostAddress: Hashable {
 }
 
 extension HostAddress: CustomStringConvertible {
-    /// The address as text, without brackets.
     var description: String {
         switch self {
         case .ip(let bytes) where bytes.count == 4: bytes.map(String.init).joined(separator: ".")
@@ -100,7 +94,6 @@ private func parseIPv6(_ text: String) -> [UInt8]? {
     return head + [UInt8](repeating: 0, count: 16 - head.count - tail.count) + tail
 }
 
-/// The bytes of groups separated by colons. The last group may be an IPv4 address.
 private func parseGroups(_ text: Substring) -> [UInt8]? {
     guard !text.isEmpty else { return [] }
     var bytes: [UInt8] = []

@@ -1,7 +1,6 @@
 import TrunklineCore
 
-/// The faults and conditions of the hosts of a simulated network, applied to new links. Accessed by key only, never
-/// iterated.
+/// Faults and conditions, applied to new links. Accessed by key only, never iterated.
 struct HostFaults {
     private var cut: Set<HostAddress> = []
     private var isEverythingCut = false
@@ -12,14 +11,12 @@ struct HostFaults {
     private var defaultMiddlebox: Middlebox?
     private var conditions: [HostAddress: LinkTraits] = [:]
     private var defaultConditions: LinkTraits
-    /// How the next attempts to connect end, in order.
     private var scripts: [HostAddress: ArraySlice<ScriptedConnect>] = [:]
 
     init(_ traits: LinkTraits) { defaultConditions = traits }
 
     func isCut(_ host: HostAddress) -> Bool { isEverythingCut || cut.contains(host) }
 
-    /// Partitions or heals `hosts`; `nil` stands for all hosts.
     mutating func setCut(_ isCut: Bool, _ hosts: [HostAddress]?) {
         if let hosts {
             if isCut { cut.formUnion(hosts) } else { cut.subtract(hosts) }
@@ -31,23 +28,19 @@ struct HostFaults {
 
     func refusal(of host: HostAddress) -> TransportError? { refusals[host] }
 
-    /// Whether connecting to `host` gets no answer.
     func swallows(_ host: HostAddress) -> Bool { swallowing.contains(host) }
 
-    /// Whether a socket that connects to `host` becomes connected to itself.
     func reflects(_ host: HostAddress) -> Bool { reflecting.contains(host) }
 
-    /// Sets what happens to attempts to connect to `hosts`; `nil` without `swallows` and `reflects` means nothing.
     mutating func setRefusal(_ error: TransportError?, swallows: Bool, reflects: Bool, _ hosts: [HostAddress]) {
         for host in hosts { refusals[host] = error }
         if swallows { swallowing.formUnion(hosts) } else { swallowing.subtract(hosts) }
         if reflects { reflecting.formUnion(hosts) } else { reflecting.subtract(hosts) }
     }
 
-    /// What forgets idle links to `host`; `nil` for nothing.
     func middlebox(before host: HostAddress) -> Middlebox? { forgetting[host] ?? defaultMiddlebox }
 
-    /// Sets what forgets idle links to `hosts`; `nil` stands for all hosts, including new ones.
+    /// `nil` stands for all hosts, including new ones.
     mutating func setMiddlebox(_ middlebox: Middlebox?, _ hosts: [HostAddress]?) {
         if let hosts {
             for host in hosts { forgetting[host] = middlebox }
@@ -58,14 +51,12 @@ struct HostFaults {
 
     mutating func script(_ outcomes: [ScriptedConnect], _ host: HostAddress) { scripts[host] = outcomes[...] }
 
-    /// How the next attempt to connect to `host` ends; `nil` if that was not scripted.
     mutating func nextConnect(to host: HostAddress) -> ScriptedConnect? { scripts[host]?.popFirst() }
 
     func traits(of host: HostAddress) -> LinkTraits { conditions[host] ?? defaultConditions }
 
     var resolutionDelay: ClosedRange<Int64> { defaultConditions.resolutionDelay }
 
-    /// Sets the conditions of `hosts`; `nil` stands for all hosts, including new ones.
     mutating func setTraits(_ traits: LinkTraits, _ hosts: [HostAddress]?) {
         if let hosts {
             for host in hosts { conditions[host] = traits }
@@ -78,17 +69,15 @@ struct HostFaults {
 
 /// A device on the path of links that forgets those that are idle for too long.
 struct Middlebox: Sendable {
-    /// The longest time without a packet after which it still knows a link.
+    /// The longest time without a packet after which the device still knows a link.
     let patience: Duration
-    /// Whether it answers packets of a link that it has forgotten with a reset, instead of dropping them.
+    /// Whether packets of a forgotten link are answered with a reset, instead of dropped.
     let resets: Bool
 }
 
-/// How an attempt to connect ends.
 enum ScriptedConnect: Sendable {
     case accept(after: Duration)
     /// `isSecuring`: TCP was connected, and the TLS handshake failed.
     case refuse(TransportError, isSecuring: Bool = false, after: Duration)
-    /// The attempt gets no answer, or none to its TLS handshake.
     case swallow(isSecuring: Bool = false)
 }

@@ -1,28 +1,23 @@
 import TrunklineCore
 
-/// The interfaces, addresses and routes of the host that all clients of a simulated network share.
-///
-/// Initially there is one interface, "eth0", with an address of each family.
+/// The network of the host that all clients of a simulated network share.
 struct HostInterfaces: Equatable {
     struct Interface: Equatable {
         let name: String
         /// In the order in which they were added. A new socket gets the first one of its family.
         var addresses: [HostAddress]
-        /// The interface with the lowest metric has the default route.
         var metric = 100
         var isTunnel = false
         var isUp = true
-        /// Whether packets are held although routes still lead through the interface.
+        /// Packets are held although routes still lead through the interface.
         var isCut = false
 
-        /// The local address of a new socket to `host`, or `nil` if the interface is down or has no address of that
-        /// family.
         func source(for host: HostAddress) -> HostAddress? {
             isUp ? addresses.first { $0.isSameFamily(as: host) } : nil
         }
     }
 
-    /// The route to one host, which takes precedence over the default route.
+    /// Takes precedence over the default route.
     enum HostRoute: Equatable {
         case unreachable
         case through(String)
@@ -37,34 +32,24 @@ struct HostInterfaces: Equatable {
     /// Accessed by key only, never iterated.
     private var routes: [HostAddress: HostRoute] = [:]
 
-    // MARK: Changes
-
     func hasInterface(_ name: String) -> Bool { interfaces.contains { $0.name == name } }
 
-    /// The interface that has `address`, whether it is up or down.
     func owner(of address: HostAddress) -> Interface? { interfaces.first { $0.addresses.contains(address) } }
 
     mutating func add(_ interface: Interface) { interfaces.append(interface) }
 
-    /// Changes the interface named `name`, if it exists.
     mutating func change(_ name: String, _ body: (inout Interface) -> Void) {
         guard let index = interfaces.firstIndex(where: { $0.name == name }) else { return }
         body(&interfaces[index])
     }
 
-    /// Sets the route to `host`; `nil` selects the default route.
     mutating func setRoute(_ route: HostRoute?, to host: HostAddress) { routes[host] = route }
 
-    // MARK: Queries
-
-    /// Whether an interface is up and has an address.
     var hasNetwork: Bool { interfaces.contains { $0.isUp && !$0.addresses.isEmpty } }
 
-    /// Whether `address` is a loopback address, or belongs to an interface that is up.
     func isUsable(_ address: HostAddress) -> Bool { address.isLoopback || owner(of: address)?.isUp == true }
 
-    /// The interface and local address of a new socket to `host`, or `nil` if no route leads there. If `source` is set,
-    /// packets leave by the interface that has it.
+    /// `nil` if no route leads to `host`. With `source`, packets leave by the interface that has it.
     func route(to host: HostAddress, from source: HostAddress? = nil) -> (interface: Interface, source: HostAddress)? {
         if let source {
             guard routes[host] != .unreachable, source.isSameFamily(as: host), let owner = owner(of: source), owner.isUp
@@ -86,14 +71,12 @@ struct HostInterfaces: Equatable {
         return best
     }
 
-    /// Whether packets of a link between `local` and `host` can travel now.
     func carries(_ local: HostAddress, to host: HostAddress) -> Bool {
         if host.isLoopback { return true }
         guard let (interface, _) = route(to: host, from: local) else { return false }
         return !interface.isCut
     }
 
-    /// The local address of a new socket to `host` that is bound to `source`, or the error of connecting.
     func localAddress(to host: HostAddress, from source: HostAddress?) -> Result<HostAddress, TransportError> {
         guard !host.isLocal else { return .success(.unix(path: "")) }
         let source = source == host.wildcard ? nil : source

@@ -6,10 +6,9 @@ struct NameTable {
     private var hosts = 0
     /// Answers other than `usual`. Accessed by key only, never iterated.
     private var manners: [String: [AddressFamily: NameAnswer]] = [:]
-    /// Whether the next lookups fail, in order.
     private var scripts: [String: [AddressFamily: ArraySlice<Bool>]] = [:]
 
-    /// The address of the host `name`. A host that does not exist is created: 10.0.0.1, 10.0.0.2 and so on.
+    /// Creates the host if it does not exist: 10.0.0.1, 10.0.0.2 and so on.
     @discardableResult
     mutating func host(_ name: String) -> HostAddress {
         if let literal = HostAddress(name) { return literal }
@@ -20,7 +19,6 @@ struct NameTable {
         return address
     }
 
-    /// Makes `name` resolve to `list`, which may be empty.
     mutating func set(_ name: String, to list: [HostAddress]) { addresses[name] = list }
 
     mutating func setManner(_ answer: NameAnswer, of name: String, _ family: AddressFamily) {
@@ -31,7 +29,7 @@ struct NameTable {
         scripts[name] = [.ipv6: failures[...], .ipv4: failures[...]]
     }
 
-    /// The answer to a lookup of `name` in one family, and its delay in nanoseconds; `nil` for never.
+    /// `delay` is in nanoseconds; `nil` for never.
     mutating func answer(
         _ name: String,
         port: UInt16,
@@ -60,7 +58,6 @@ struct NameTable {
         }
     }
 
-    /// The addresses of `name`, or none if it is unknown.
     func lookUp(_ name: String) -> [HostAddress] {
         HostAddress(name).map { [$0] } ?? addresses[name] ?? []
     }

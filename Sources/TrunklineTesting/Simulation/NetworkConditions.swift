@@ -23,9 +23,9 @@ public struct NetworkConditions: Sendable, Hashable {
     public var datagramLoss = 0.0
     /// The probability, from 0 to 1, that a datagram arrives twice. Default 0.
     public var datagramDuplication = 0.0
-    /// The number of bytes that a sender's kernel buffers before it accepts no more. At least 1.
+    /// The bytes that a sender's kernel buffers before it accepts no more. At least 1.
     package var sendBuffer = 65_536
-    /// The number of bytes that may be in transit to a receiver or unread by it. At least 1.
+    /// The bytes that may be in transit to a receiver or unread by it. At least 1.
     package var receiveWindow = 65_536
     /// The probability, from 0 to 1, that a packet or a read has fewer bytes than possible, down to one byte. For a
     /// write, half of this probability is used. Default 0.25.
@@ -35,7 +35,7 @@ public struct NetworkConditions: Sendable, Hashable {
     public init() {}
 }
 
-/// The conditions of one link in a form for arithmetic: times in nanoseconds, everything clamped.
+/// The conditions of one link for arithmetic: times in nanoseconds, everything clamped.
 struct LinkTraits {
     let latency: ClosedRange<Int64>
     let connectDelay: ClosedRange<Int64>

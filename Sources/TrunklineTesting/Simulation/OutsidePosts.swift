@@ -3,8 +3,8 @@ import TrunklineCore
 
 /// Jobs and work that reach a simulated loop from threads that do not own it.
 ///
-/// Between runs this is harmless: a test prepares the next run. During a run it means that the code under test has left
-/// the loop. The work is kept, so that nothing is lost, and the run ends with an error.
+/// Between runs, a test prepares the next run. During a run, the code under test has left the loop: the work is kept,
+/// so that nothing is lost, and the run ends with an error.
 final class OutsidePosts: Sendable {
     private struct State {
         var entries: [ReadyList.Entry] = []
@@ -16,10 +16,9 @@ final class OutsidePosts: Sendable {
     /// Spares the loop from locking on every turn. Written only while the lock is held.
     private let hasNews = Atomic<Bool>(false)
 
-    /// Whether nothing has arrived since the last `takeAll`.
     var isEmpty: Bool { !hasNews.load(ordering: .acquiring) }
 
-    /// The first thing that came from another thread during a run. Stays set: the simulation is no longer reproducible.
+    /// Stays set: the simulation is no longer reproducible.
     var fault: String? { state.withLock { $0.firstFault } }
 
     func append(_ entry: ReadyList.Entry, fault: @autoclosure () -> String) {
@@ -29,7 +28,6 @@ final class OutsidePosts: Sendable {
         }
     }
 
-    /// Records that another thread did `fault`, if a run is in progress.
     func noteFault(_ fault: @autoclosure () -> String) {
         state.withLock { note(fault, in: &$0) }
     }

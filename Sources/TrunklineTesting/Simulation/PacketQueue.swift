@@ -1,20 +1,18 @@
 import TrunklineCore
 
-/// One end of a link: the one that connected or the one that accepted.
 enum Side: Int {
     case client, server
 
     var other: Side { self == .client ? .server : .client }
 }
 
-/// What travels over a link.
 enum Packet {
     case connect
     case accept
     case refuse(TransportError)
     case data(Int)
     case datagram([UInt8])
-    /// Datagrams: no server receives them.
+    /// No server receives the datagrams.
     case unreachable
     case end
     case reset
@@ -22,24 +20,19 @@ enum Packet {
 
 /// What the network does at a certain time.
 enum NetworkEvent {
-    /// A packet arrives at one side of a link. The link is named and not referenced, so that a closed one is found
-    /// missing.
+    /// The link is named and not referenced, so that a closed one is found missing.
     case arrival(Packet, link: UInt64, at: Side)
-    /// A name has been resolved.
     case resolved(@Sendable () -> Void)
-    /// Connecting failed on the client's host.
     case connectFailed(TransportError, link: UInt64)
-    /// Clients learn of a change of their host's network.
     case change(NetworkChange)
 }
 
-/// The future events, in the order of their times; at the same time, in the order in which they were scheduled.
+/// Future events in the order of their times, then in the order in which they were scheduled.
 struct PacketQueue {
     private typealias Entry = (time: Instant, order: UInt64, event: NetworkEvent)
     private var heap: [Entry] = []
     private var order: UInt64 = 0
 
-    /// The time of the next event.
     var next: Instant? { heap.first?.time }
 
     mutating func push(_ event: NetworkEvent, at time: Instant) {
@@ -54,7 +47,6 @@ struct PacketQueue {
         }
     }
 
-    /// Removes and returns the next event that is due at `now`.
     mutating func popDue(at now: Instant) -> NetworkEvent? {
         guard let first = heap.first, first.time <= now else { return nil }
         heap.swapAt(0, heap.count - 1)

@@ -1,6 +1,6 @@
 import TrunklineCore
 
-/// What a simulated loop can run now: jobs of tasks and actors, and posted work. The seed determines the order.
+/// What a loop can run now: jobs of tasks and actors, and posted work. The seed determines the order.
 struct ReadyList {
     enum Entry {
         case job(UnownedJob)
@@ -14,7 +14,6 @@ struct ReadyList {
 
     mutating func append(_ entry: Entry) { entries.append(entry) }
 
-    /// Removes and returns a random entry, or `nil` if there is none.
     mutating func take(using random: inout SeededGenerator) -> Entry? {
         guard !entries.isEmpty else { return nil }
         let index = entries.count == 1 ? 0 : random.below(entries.count)

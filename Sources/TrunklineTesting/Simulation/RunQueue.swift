@@ -1,9 +1,7 @@
 import TrunklineCore
 
-/// Lets the runs of a network begin one after the other, in the order of their calls.
-///
-/// The body of a run is queued on the loop before its thread exists. Without this queue, it would arrive in the middle of
-/// another run.
+/// Lets the runs of a network begin one after the other: the body of a run is queued on the loop before its thread
+/// exists, and would otherwise arrive in the middle of another run.
 final class RunQueue: Sendable {
     private struct State {
         var isRunning = false
@@ -12,7 +10,6 @@ final class RunQueue: Sendable {
 
     private let state = Lock(State())
 
-    /// Returns when no other run is in progress.
     func begin() async {
         await withCheckedContinuation { continuation in
             let mayRun = state.withLock { state in
@@ -24,7 +21,6 @@ final class RunQueue: Sendable {
         }
     }
 
-    /// Ends a run, and lets the next one begin.
     func end() {
         let next = state.withLock { state in
             state.isRunning = !state.waiting.isEmpty

@@ -1,19 +1,17 @@
 import TrunklineCore
 
 extension SeededGenerator {
-    /// A random number from zero to `count - 1`. `count` must be positive.
+    /// From zero to `count - 1`. `count` must be positive.
     mutating func below(_ count: Int) -> Int {
         Int(truncatingIfNeeded: next().multipliedFullWidth(by: UInt64(count)).high)
     }
 
-    /// A random number within `range`.
     mutating func number(in range: ClosedRange<Int64>) -> Int64 {
         let width = UInt64(bitPattern: range.upperBound &- range.lowerBound)
         guard width > 0 else { return range.lowerBound }
         return range.lowerBound &+ Int64(bitPattern: next().multipliedFullWidth(by: width &+ 1).high)
     }
 
-    /// Returns true with the given probability.
     mutating func happens(_ probability: Double) -> Bool {
         probability > 0 && Double(next() >> 11) * 0x1p-53 < probability
     }

@@ -10,7 +10,6 @@ public struct SimulatedClock: Clock {
         /// The virtual time since the beginning of the simulation.
         public let offset: Duration
 
-        /// Creates the point in time `offset` after the beginning of the simulation.
         package init(offset: Duration) { self.offset = offset }
 
         /// Returns the instant that is `duration` later.

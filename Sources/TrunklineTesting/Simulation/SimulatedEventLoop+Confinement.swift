@@ -1,13 +1,12 @@
 import TrunklineCore
 
-/// Access to the loop from any thread.
 extension SimulatedEventLoop {
     func preconditionIsCurrent() {
         precondition(isCurrent, "must be called on the simulated event loop")
     }
 
-    /// Calls `body` as the owner of the loop. Another thread waits until the current run ends, which is soon, because
-    /// the run learns that code has left the loop.
+    /// Another thread waits until the current run ends, which is soon, because the run learns that code has left the
+    /// loop.
     func confined<Result>(_ body: () -> Result) -> Result {
         if isCurrent { return body() }
         posts.noteFault("the network was used from another thread")
@@ -17,9 +16,8 @@ extension SimulatedEventLoop {
         return body()
     }
 
-    /// Calls `action` on the loop: now if the caller owns the loop or it has no owner, otherwise as posted work.
-    ///
-    /// For places that must not wait, such as a `deinit` or a cancellation handler.
+    /// Calls `action` now if the caller owns the loop or it has no owner, otherwise as posted work: for places that
+    /// must not wait, such as a `deinit` or a cancellation handler.
     func perform(_ action: @escaping @Sendable () -> Void) {
         if isCurrent {
             action()
@@ -31,14 +29,12 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Makes ready what other threads have posted.
     func absorbPosts() {
         guard !posts.isEmpty else { return }
         for entry in posts.takeAll() { ready.append(entry) }
     }
 }
 
-/// A closure as work of a loop.
 private final class Action: LoopWork {
     private let action: @Sendable () -> Void
 

@@ -1,11 +1,8 @@
 import TrunklineCore
 
-/// Running a body until it returns.
 extension SimulatedEventLoop {
-    /// Runs `body`, which begins with the next turn.
-    ///
-    /// The task is created by the caller of `run`, and not on the simulation's thread, so that it inherits the caller's
-    /// task-local values. A test library finds the current test there.
+    /// The caller of `run` creates the task of `body`, so that it inherits the caller's task-local values: a test
+    /// library finds the current test there.
     func run<Value: Sendable>(_ limits: SimulationLimits, _ body: SimulatedBody<Value>) throws -> Value {
         precondition(!isCurrent, "a simulation cannot be run within itself")
         ownership.enter()
@@ -81,7 +78,6 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Waits in real time until another thread posts something. Returns whether one did.
     private func waitForPosts(_ grace: Duration) -> Bool {
         for _ in 0..<max(1, grace.clampedNanoseconds / 1_000_000) {
             if !posts.isEmpty { return true }
@@ -90,7 +86,6 @@ extension SimulatedEventLoop {
         return !posts.isEmpty
     }
 
-    /// The state of the simulation, for error messages.
     private var summary: String {
         let links = network.links()
         let shown = links.prefix(8).map(\.description).joined(separator: ", ")
@@ -99,7 +94,7 @@ extension SimulatedEventLoop {
     }
 }
 
-/// A body of `run` that waits on a loop, and its result. Sendable: confined to the loop, on which the body's task runs.
+/// Unchecked `Sendable`: confined to the loop, on which the body's task runs.
 final class SimulatedBody<Value: Sendable>: @unchecked Sendable {
     private(set) var result: Result<Value, any Error>?
     private var task: Task<Void, Never>?

@@ -2,13 +2,11 @@ import TrunklineCore
 
 /// One turn: jobs and posted work → readiness → timers → end-of-turn work.
 extension SimulatedEventLoop {
-    /// Whether there is something to do at the current time.
     var hasWork: Bool {
         !ready.isEmpty || !endOfTurn.isEmpty || !nextTurn.isEmpty || network.hasNews
             || nextInstant.map { $0 <= now } ?? false
     }
 
-    /// The time of the next timer or packet, or of the end of a stop; `nil` for none.
     var nextInstant: Instant? { [timers.next, network.nextArrival, stoppedUntil].compactMap { $0 }.min() }
 
     func turn() {
@@ -33,11 +31,10 @@ extension SimulatedEventLoop {
             fireTimers()
         }
         runEndOfTurn()
-        // A codec may have.
+        // A codec may have called it.
         endPart()
     }
 
-    /// Notes if what has run since `turnTime` took long.
     private func endPart() {
         if stoppedUntil == nil {
             var turn = LoopDelay.Turn(from: turnTime, to: now)
@@ -47,7 +44,6 @@ extension SimulatedEventLoop {
         turnTime = now
     }
 
-    /// Continues the clients' process when its stop is over.
     private func endStop() {
         guard let end = stoppedUntil, end <= now else { return }
         stoppedUntil = nil
@@ -55,14 +51,12 @@ extension SimulatedEventLoop {
         for link in exchange(&withheld, with: []) { network.attend(link, .client) }
     }
 
-    /// Runs what was ready when the turn began, in random order.
     private func runAllReady() {
         var batch = ReadyList()
         swap(&batch, &ready)
         while let entry = batch.take(using: &random) { run(entry, of: batch.count) }
     }
 
-    /// Runs some of what is ready, including what becomes ready meanwhile.
     private func runSomeReady() {
         guard !ready.isEmpty else { return }
         for _ in 0...random.below(ready.count) {
@@ -118,7 +112,7 @@ extension SimulatedEventLoop {
         }
     }
 
-    /// Runs the work scheduled for the end of this turn. What that schedules runs at the end of the next turn.
+    /// What this work schedules runs at the end of the next turn.
     private func runEndOfTurn() {
         let batch = endOfTurn
         endOfTurn = []
@@ -131,6 +125,5 @@ extension SimulatedEventLoop {
 }
 
 extension LoopTimer {
-    /// Whether the timer belongs to a test server or to a task that sleeps, and not to a client.
     fileprivate var isOfTest: Bool { target is LoopbackServer || target is Sleeper }
 }

@@ -2,11 +2,10 @@ package import TrunklineCore
 
 /// An event loop in virtual time, over a simulated network, on the thread that calls `run`.
 ///
-/// Real actors and real tasks run on it. Ready work runs in an order drawn from the seed. When nothing is ready, time
-/// jumps to the next timer or packet. The same seed gives the same run, to the last byte.
+/// Ready work runs in an order drawn from the seed. When nothing is ready, time jumps to the next timer or packet.
 ///
-/// Sendable: only the thread that owns the loop (`LoopOwnership`) accesses mutable fields. Other threads access only
-/// `posts`, which has a lock, and the time, which is atomic.
+/// Unchecked `Sendable`: only the thread that owns the loop (`LoopOwnership`) accesses mutable fields. Other threads
+/// access only `posts`, which has a lock, and the time, which is atomic.
 package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     let ownership = LoopOwnership()
     let posts = OutsidePosts()
@@ -17,20 +16,15 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     var endOfTurn: [any LoopWork] = []
     var nextTurn: [any LoopWork] = []
     var timers = TimerQueue()
-    /// The end of the stop of the clients' process; `nil` if it runs.
     var stoppedUntil: Instant?
     /// The links whose clients have news, but are stopped.
     var withheld: [SimulatedLink] = []
     private var receiveMemory = ReceiveMemory()
-    /// Draws what runs next.
     var random: SeededGenerator
-    /// Generates `randomSeed`.
     private var seeds: SeededGenerator
-    /// The number of steps since the beginning: jobs, timers, packets and turns.
     var steps = 0
     var turns = 0
     package internal(set) var turnTime = Instant(nanoseconds: 0)
-    /// When the present stop of the clients' process began.
     var stoppedSince = Instant(nanoseconds: 0)
     package private(set) var delays = LoopDelays()
     private var delayReceivers = LoopDelayReceivers()
@@ -42,8 +36,6 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         seeds = SeededGenerator(seed: seed ^ 0x7365_6564_7300_0000)
         network = VirtualNetwork(seed: seed, time: time, conditions: conditions)
     }
-
-    // MARK: From any thread
 
     package var now: Instant { time.now }
 
@@ -74,8 +66,6 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     package func checkIsolated() { preconditionIsCurrent() }
 
     package func isIsolatingCurrentContext() -> Bool? { isCurrent }
-
-    // MARK: On the loop only
 
     package func scheduleAtEndOfTurn(_ work: any LoopWork) {
         preconditionIsCurrent()
@@ -145,7 +135,6 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
         delayReceivers.add(receiver)
     }
 
-    /// Notes that the clients' process did not run what was due, unless it was late for a moment only.
     func note(_ delay: LoopDelay) {
         guard delay.duration.clampedNanoseconds >= LoopDelay.nanosecondsOfShortest else { return }
         delays.note(delay)

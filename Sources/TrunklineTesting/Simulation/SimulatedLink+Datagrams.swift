@@ -1,18 +1,14 @@
 import TrunklineCore
 
-/// Links of datagrams: each datagram is delivered alone, later than others or twice, or is lost.
+/// Each datagram is delivered alone, later than others or twice, or is lost.
 extension SimulatedLink {
-    /// The largest number of datagrams that wait to be read.
     private static let maximumUnread = 256
 
-    /// Nothing is exchanged to connect.
     func openDatagrams() {
         end(.client).phase = .open
         end(.client).outcome = .connected
         network.attend(self, .client)
     }
-
-    // MARK: Sending
 
     func sendDatagrams(_ pieces: [UnsafeRawBufferPointer], from side: Side) -> WriteOutcome {
         var count = 0
@@ -37,8 +33,6 @@ extension SimulatedLink {
             at: network.now.advanced(by: .nanoseconds(delay))
         )
     }
-
-    // MARK: Receiving
 
     func arriveAsDatagram(_ packet: Packet, at side: Side) {
         if case .end = packet {
@@ -90,7 +84,7 @@ extension SimulatedLink {
         return end(side).isDeserted && side == .server ? .end : .wouldBlock
     }
 
-    /// The other side does not learn of it. Only the server of a client that has gone is told, so that nothing is left.
+    /// Only the server of a client that has gone is told, so that nothing is left.
     func closeDatagrams(_ side: Side) {
         guard !end(side).isGone else { return }
         network.note(.close, id, side.rawValue)

@@ -1,6 +1,5 @@
 import TrunklineCore
 
-/// The socket operations of one side.
 extension SimulatedLink {
     func read(_ side: Side, into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         if carriesDatagrams { return unsafe readDatagram(side, into: buffer) }
@@ -51,7 +50,7 @@ extension SimulatedLink {
         pump(side)
     }
 
-    /// Closes the side: cleanly, or with a reset if bytes are unread, as Linux does.
+    /// Closes cleanly, or with a reset if bytes are unread, as Linux does.
     func close(_ side: Side) {
         if carriesDatagrams { return closeDatagrams(side) }
         switch end(side).phase {
@@ -86,8 +85,6 @@ extension SimulatedLink {
         if end(side.other).isGone { network.remove(self) }
     }
 
-    // MARK: Readiness
-
     func isReadable(_ side: Side) -> Bool {
         if carriesDatagrams {
             let end = end(side)
@@ -103,7 +100,6 @@ extension SimulatedLink {
         end(side).phase == .open && (end(side).failure != nil || pipes[side.rawValue].room(traits) > 0)
     }
 
-    /// Whether the handler of `side` has an event to receive now.
     func hasNews(for side: Side) -> Bool {
         let end = end(side)
         return end.handler != nil
@@ -111,7 +107,6 @@ extension SimulatedLink {
                 || end.awaitsWritable && isWritable(side))
     }
 
-    /// Delivers events to the handler of `side`.
     func tell(_ side: Side) {
         if end(side).isSecuring {
             end(side).isSecuring = false
@@ -133,13 +128,12 @@ extension SimulatedLink {
         }
     }
 
-    /// The address of `side` while it is connected. The client of a Unix socket has none.
+    /// The client of a Unix socket has no address.
     func localAddress(_ side: Side) -> SocketAddress? {
         guard end(side).phase == .open, end(side).address != .unix(path: "") else { return nil }
         return address(side)
     }
 
-    /// The address of the other side while `side` is connected. The client of a Unix socket has none.
     func remoteAddress(_ side: Side) -> SocketAddress? {
         guard end(side).phase == .open, end(side.other).address != .unix(path: "") else { return nil }
         return address(side.other)

@@ -1,39 +1,29 @@
 import TrunklineCore
 
-/// One TCP connection of a simulated network, or the datagrams between two addresses: two ends, a pipe in each direction, and the faults between them.
+/// One TCP connection of a simulated network, or the datagrams between two addresses, with its faults.
 ///
-/// Sendable: confined to its loop, see `LoopOwnership`.
+/// Unchecked `Sendable`: confined to its loop, see `LoopOwnership`.
 final class SimulatedLink: @unchecked Sendable {
     let id: UInt64
     let network: VirtualNetwork
     /// The host of the accepting side, to which faults refer.
     let serverHost: HostAddress
     var traits: LinkTraits
-    /// Whether it carries datagrams instead of a stream of bytes.
     let carriesDatagrams: Bool
-    /// Indexed by side.
     private let ends: [LinkEnd]
-    /// Indexed by the side that writes.
     var pipes = [Pipe(), Pipe()]
-    /// Whether the server's host is partitioned.
+    /// The server's host is partitioned.
     private(set) var isCut = false
-    /// Whether the client's host has no path for packets of this link.
+    /// The client's host has no path for packets of this link.
     private(set) var isStranded = false
-    /// Packets that arrived while the link was partitioned or stranded.
     private var held: [(packet: Packet, side: Side)] = []
-    /// Whether the client's socket is connected to itself.
     private var isReflected = false
-    /// Whether packets vanish.
     private(set) var isVanished = false
-    /// How the child process ended that the server's side plays; `nil` before, and for other links.
+    /// Of the child process that the server's side plays; `nil` before its end, and for other links.
     private(set) var exit: ProcessExit?
-    /// The device on the path that forgets idle links; `nil` for none.
     var middlebox: Middlebox?
-    /// Whether it has forgotten this link.
     private var isForgotten = false
-    /// When the latest packet was sent, by either side.
     private var latestPacketAt: Instant
-    /// How connecting ends; `nil` if that was not scripted.
     private var scripted: ScriptedConnect?
 
     init(
@@ -59,13 +49,10 @@ final class SimulatedLink: @unchecked Sendable {
 
     func end(_ side: Side) -> LinkEnd { ends[side.rawValue] }
 
-    /// The side to which the bytes of `side` go.
     func peer(of side: Side) -> Side { isReflected ? side : side.other }
 
-    /// The address of `side`.
     func address(_ side: Side) -> SocketAddress { end(isReflected ? .server : side).address }
 
-    /// Starts connecting.
     func connect() {
         if carriesDatagrams { return openDatagrams() }
         scripted = network.faults.nextConnect(to: serverHost)
@@ -79,8 +66,6 @@ final class SimulatedLink: @unchecked Sendable {
         network.push(.arrival(.connect, link: id, at: .server), at: time)
     }
 
-    // MARK: Packets
-
     func send(_ packet: Packet, from side: Side) {
         var count = 0
         if case .data(let size) = packet { count = size }
@@ -93,11 +78,10 @@ final class SimulatedLink: @unchecked Sendable {
         network.push(.arrival(packet, link: id, at: peer(of: side)), at: time)
     }
 
-    /// Whether a packet that is sent now gets past the device that forgets idle links.
     func passesMiddlebox(from side: Side) -> Bool {
         let isLate = middlebox.map { network.now.since(latestPacketAt) > $0.patience } ?? false
         if carriesDatagrams {
-            // Those of the client open the way again.
+            // Datagrams of the client open the way again.
             if isLate, side == .server { return false }
         } else if isLate {
             isForgotten = true
@@ -106,7 +90,6 @@ final class SimulatedLink: @unchecked Sendable {
         return !isForgotten
     }
 
-    /// Sends what `side` may send: bytes within the window, then the end.
     func pump(_ side: Side) {
         while let count = pipes[side.rawValue].nextPacket(traits, &network.random) {
             send(.data(count), from: side)
@@ -114,7 +97,6 @@ final class SimulatedLink: @unchecked Sendable {
         if pipes[side.rawValue].endIsDue() { send(.end, from: side) }
     }
 
-    /// Sends what new conditions allow.
     func pumpBoth() {
         for side in [Side.client, .server] {
             pump(side)
@@ -174,14 +156,13 @@ final class SimulatedLink: @unchecked Sendable {
         }
     }
 
-    /// Tells the client that its TLS handshake begins.
     private func beginSecuring() {
         guard end(.client).phase == .connecting else { return }
         end(.client).isSecuring = true
         network.attend(self, .client)
     }
 
-    /// Breaks `side`: reads and writes fail from now on, and bytes in transit are discarded.
+    /// Reads and writes fail from now on, and bytes in transit are discarded.
     func fail(_ side: Side, _ error: TransportError) {
         guard !end(side).isGone, end(side).failure == nil else { return }
         if end(side).phase == .connecting { end(side).outcome = .connectFailed(error) }
@@ -191,9 +172,6 @@ final class SimulatedLink: @unchecked Sendable {
         network.attend(self, side)
     }
 
-    // MARK: Faults
-
-    /// Ends the child process that the server's side plays. Bytes in transit are lost.
     func crash(_ exit: ProcessExit) {
         let exit = self.exit ?? exit
         self.exit = exit
@@ -201,13 +179,11 @@ final class SimulatedLink: @unchecked Sendable {
         fail(.server, TransportError(.reset, errno: 104, "connection reset by peer"))
     }
 
-    /// Holds packets (a partition), or releases those that were held.
     func setCut(_ cut: Bool) {
         isCut = cut
         releaseHeld()
     }
 
-    /// Like `setCut`, for faults at the client's host.
     func setStranded(_ stranded: Bool) {
         isStranded = stranded
         releaseHeld()
@@ -223,7 +199,6 @@ final class SimulatedLink: @unchecked Sendable {
         held = []
     }
 
-    /// Makes every packet vanish from now on, in both directions.
     func vanish() {
         isVanished = true
         held = []
@@ -231,7 +206,6 @@ final class SimulatedLink: @unchecked Sendable {
 }
 
 extension SimulatedLink: CustomStringConvertible {
-    /// The server's address, and what is stuck.
     var description: String {
         var text = "\(end(.server).address)"
         for side in [Side.client, .server] {

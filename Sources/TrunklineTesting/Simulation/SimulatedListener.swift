@@ -1,6 +1,6 @@
 import TrunklineCore
 
-/// A listening socket of a simulated network. Deallocating it closes it.
+/// A listening socket. Deallocating it closes it.
 final class SimulatedListener: Listener {
     private let port: ListeningPort
     private let loop: SimulatedEventLoop
@@ -28,18 +28,14 @@ final class SimulatedListener: Listener {
     }
 }
 
-/// An address on which a simulated network accepts links.
-///
-/// Sendable: confined to its loop, see `LoopOwnership`.
+/// An address that accepts links. Unchecked `Sendable`: confined to its loop, see `LoopOwnership`.
 final class ListeningPort: @unchecked Sendable {
     let address: SocketAddress
-    /// Whether it receives datagrams, and each client is a link.
+    /// Each client of a port of datagrams is a link.
     let receivesDatagrams: Bool
     private let network: VirtualNetwork
     private weak var handler: (any ListenerHandler)?
-    /// Links that are established and not handed over yet.
     private var backlog: [SimulatedLink] = []
-    /// Whether this port is in the network's list of ports with events.
     var isListed = false
 
     init(
@@ -58,7 +54,6 @@ final class ListeningPort: @unchecked Sendable {
         network.attend(self)
     }
 
-    /// Hands every waiting link to the handler.
     func accept(on loop: SimulatedEventLoop) {
         while !backlog.isEmpty {
             let link = backlog.removeFirst()
@@ -74,7 +69,7 @@ final class ListeningPort: @unchecked Sendable {
         }
     }
 
-    /// Stops listening. Links not handed over are reset; the others stay.
+    /// Links not handed over are reset; the others stay.
     func close() {
         guard network.remove(self) else { return }
         for link in backlog { link.reset(.server) }

@@ -1,6 +1,5 @@
 public import TrunklineCore
 
-/// Hosts and names.
 extension SimulatedNetwork {
     /// Returns the address of the host `name`, such as "10.0.0.1". Creates the host if it does not exist.
     ///
@@ -24,7 +23,6 @@ extension SimulatedNetwork {
     }
 }
 
-/// The timing of name resolution.
 extension SimulatedNetwork {
     /// Sets how lookups of `name` are answered from now on, in each address family.
     ///
@@ -40,11 +38,7 @@ extension SimulatedNetwork {
     }
 }
 
-/// Faults of servers' hosts.
-///
-/// A host is given by its name, its IP address, or `unix:` and a path; `nil` stands for every host. A fault of a host
-/// affects every link to a server on that host. For the host that all clients share, see
-/// ``addInterface(_:address:metric:isTunnel:)`` and its related methods.
+/// Faults of servers' hosts, given by name, IP address, or `unix:` and a path; `nil` stands for every host.
 extension SimulatedNetwork {
     /// Holds every packet to and from `host` until ``heal(_:)``. Links freeze, and connecting does not complete.
     ///
@@ -110,10 +104,8 @@ extension SimulatedNetwork {
         setRefusal(nil, host, swallows: true)
     }
 
-    /// Connects every socket that connects to `host` to itself from now on. Ends with ``acceptConnections(to:)``.
-    ///
-    /// This happens on real hosts if no server listens at a port of the client's own host and the system chooses that
-    /// port for the client's end.
+    /// Happens on real hosts if no server listens at a port of the client's own host and the system chooses that port
+    /// for the client's end.
     package func connectToThemselves(to host: String) {
         setRefusal(nil, host, reflects: true)
     }
@@ -152,7 +144,6 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Breaks every link to `host` with `error`, at both ends.
     func breakLinks(to host: String?, _ error: TransportError) {
         forEachLink(to: host) { link in
             link.fail(.client, error)
@@ -160,7 +151,6 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Makes the next lookups of `host` fail or not, and the next attempts to connect to it end, as listed.
     func scriptAttempts(at host: String, lookupFailures: [Bool], _ connects: [ScriptedConnect]) {
         loop.confined {
             loop.network.names.script(lookupFailures, of: host)
@@ -193,7 +183,6 @@ extension SimulatedNetwork {
         }
     }
 
-    /// The addresses of `host`, which is created if it does not exist; `nil` for `nil`.
     func addresses(of host: String?) -> [HostAddress]? {
         guard let host else { return nil }
         loop.network.names.host(host)

@@ -1,25 +1,9 @@
 import TrunklineCore
 
-/// Interfaces, addresses and routes of the host that all clients of this network share.
+/// The network of the host that all clients share; the article `SimulatingNetworks` describes it.
 ///
-/// Initially the host has one interface, "eth0", that is up, with metric 100 and the addresses 10.255.0.1 and fd00::1.
-/// A new link uses the interface with the lowest metric among those that are up and have an address of the server's
-/// family. Its local address is the first such address of the interface, unless `options.connecting.sourceAddress`
-/// selects another. If there is no such interface, connecting fails with `unreachable`.
-///
-/// Clients learn of a change within 5 ms of virtual time. Changes with no wait between them reach clients as one
-/// change.
-///
-/// A link keeps its local address for its whole life, and uses the interface that has this address. While no
-/// interface has this address, or that interface is down, the packets of the link are held. When the address is
-/// available again, even on another interface, the packets are delivered, and the server notices nothing. Links to
-/// loopback addresses and Unix sockets need no interface.
-///
-///     network.addInterface("wlan0", address: "192.168.0.7", metric: 600)
-///     network.setInterface("eth0", isUp: false)        // packets over eth0 are held, new links use wlan0
-///
-/// An unknown interface or an invalid address is a programming error and stops the program. The snippet `PathChange`
-/// shows a client in such a network.
+/// Clients learn of a change within 5 ms of virtual time, and of changes with no wait between them as one. A link keeps
+/// its local address: while no interface that is up has it, packets are held, and later delivered.
 extension SimulatedNetwork {
     /// Adds an interface that is up.
     ///
@@ -120,8 +104,7 @@ extension SimulatedNetwork {
         set { loop.confined { loop.network.hidesPaths = newValue } }
     }
 
-    /// The longest time until clients learn of a change, at least 0. Default 5 ms. On a real host it can take 60 ms,
-    /// and other changes may follow in that time.
+    /// On a real host it can take 60 ms, and other changes may follow in that time.
     package var longestNewsDelay: Duration {
         get { loop.confined { .nanoseconds(loop.network.newsDelay.upperBound) } }
         set { loop.confined { loop.network.newsDelay = 0...max(0, newValue.clampedNanoseconds) } }
@@ -147,7 +130,6 @@ extension SimulatedNetwork {
         }
     }
 
-    /// Parses an address that an interface may have.
     private func interfaceAddress(_ text: String) -> HostAddress {
         guard let address = HostAddress(text), !address.isLocal, !address.isLoopback, address != address.wildcard else {
             preconditionFailure("\(text) is not a valid address of an interface")

@@ -1,16 +1,13 @@
 import TrunklineCore
 
 extension SimulatedNetwork {
-    /// Lets `duration` pass while nothing on this network runs, as when the process hangs or the machine sleeps: timers
-    /// that come due meanwhile fire late. Must be called within `run`.
+    /// Nothing runs meanwhile, as when the process hangs or the machine sleeps. Must be called within `run`.
     package func stall(for duration: Duration) {
         loop.confined { loop.time.advance(to: loop.now.advanced(by: duration)) }
     }
 
-    /// Stops the process of the clients for `duration`, as `SIGSTOP` does: their sockets are not read and their timers
-    /// do not fire. Servers, the network and all tasks go on. Must be called within `run`.
-    ///
-    /// Unlike ``stall(for:)``, servers answer in the meantime.
+    /// Stops the process of the clients, as `SIGSTOP` does; servers, the network and all tasks go on. Must be called
+    /// within `run`.
     package func stopProcess(for duration: Duration) {
         loop.confined {
             let end = loop.now.advanced(by: duration)

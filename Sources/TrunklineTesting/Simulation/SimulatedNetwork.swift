@@ -31,7 +31,6 @@ public final class SimulatedNetwork: Sendable {
     package let loop: SimulatedEventLoop
     private let runs = RunQueue()
 
-    /// The seed that determines everything that is random.
     package let seed: UInt64
 
     /// Creates a network without hosts, at virtual time zero.
@@ -87,7 +86,6 @@ public final class SimulatedNetwork: Sendable {
         }
     }
 
-    /// Like `run`, but blocks the calling thread: for code that is not asynchronous.
     package func runBlocking<Value: Sendable>(
         limits: SimulationLimits = SimulationLimits(),
         _ body: @escaping @Sendable () async throws -> Value
@@ -95,15 +93,10 @@ public final class SimulatedNetwork: Sendable {
         try loop.run(limits, SimulatedBody(on: loop, body))
     }
 
-    // MARK: Results
-
-    /// The number of links with at least one end in use.
     package var openLinks: Int { loop.confined { loop.network.openLinks } }
 
-    /// The number of attempts to connect since the beginning.
     package var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
 
-    /// The number of bytes read from links since the beginning.
     package var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
 
     /// A hash of every event since the beginning, with its virtual time.

@@ -1,7 +1,5 @@
 import TrunklineCore
 
-/// Tells clients of a simulated network about the interfaces and routes of their host.
-///
 /// During a run its methods must be called on the simulation's thread; any other call ends the run with
 /// `SimulationError.leftTheLoop`.
 final class SimulatedPathMonitor: PathMonitor {
@@ -37,7 +35,6 @@ final class SimulatedPathMonitor: PathMonitor {
 
     var hasNetwork: Bool { ask { $0.hasNetwork } ?? true }
 
-    /// The answer of `question` about the interfaces, or `nil` if paths are hidden.
     private func ask<Answer>(_ question: (HostInterfaces) -> Answer) -> Answer? {
         loop.confined { loop.network.hidesPaths ? nil : question(loop.network.interfaces) }
     }
@@ -56,13 +53,12 @@ struct PathObservers {
         entries.append(Entry(observer: observer))
     }
 
-    /// Whether `change` must be announced: there is an observer, and no change of its kind is pending.
+    /// False if there is no observer, or if a change of this kind is pending.
     mutating func begin(_ change: NetworkChange) -> Bool {
         entries.removeAll { $0.observer == nil }
         return !entries.isEmpty && pending.insert(change).inserted
     }
 
-    /// Returns the observers to notify of `change` now, in the order in which they were added.
     mutating func end(_ change: NetworkChange) -> [any PathObserver] {
         pending.remove(change)
         return entries.compactMap(\.observer)

@@ -50,7 +50,7 @@ final class SimulatedTransport: Transport {
 
     var exit: ProcessExit? { side == .client ? link.exit : nil }
 
-    /// Whether everything has arrived: acknowledgments are neither late nor lost.
+    /// Acknowledgments are neither late nor lost.
     var isAcknowledged: Bool? {
         let pipe = link.pipes[side.rawValue]
         return pipe.underWay == 0 && pipe.unsent == 0 && !pipe.isBroken

@@ -7,11 +7,8 @@ public struct SimulationLimits: Sendable, Hashable {
     /// The number of jobs, timers, packets and turns after which the run fails with
     /// ``SimulationError/stillRunning(_:)``. Default five million.
     public var steps = 5_000_000
-    /// The longest virtual time for which the simulation continues after its body has returned, so that closing
-    /// connections can finish. Default 10 s. It ends earlier when nothing is left to do.
     package var settling: Duration = .seconds(10)
-    /// The *real* time to wait for another thread before a deadlock is reported. Default 100 ms. A body that waits
-    /// outside the loop for longer (`Task.sleep(for: .seconds(1))`) is reported as deadlocked.
+    /// The *real* time to wait for another thread before a deadlock is reported.
     package var grace: Duration = .milliseconds(100)
 
     /// Creates limits with the defaults.

@@ -2,8 +2,8 @@ import TrunklineCore
 
 /// A task that sleeps in virtual time.
 ///
-/// Sendable: its fields are accessed only on the loop. `begin` and `cancel` may be called from any thread, in either
-/// order.
+/// Unchecked `Sendable`: its fields are accessed only on the loop. `begin` and `cancel` may be called from any thread,
+/// in either order.
 final class Sleeper: TimerTarget, @unchecked Sendable {
     private let loop: SimulatedEventLoop
     private let deadline: Instant

@@ -1,8 +1,7 @@
 import TrunklineCore
 
-/// The events of a simulation as a fingerprint and, on demand, as text.
-///
-/// Nothing recorded may depend on an address in memory, the order of a dictionary, or real time.
+/// A fingerprint of all events. Nothing recorded may depend on an address in memory, the order of a dictionary, or real
+/// time.
 struct Trace {
     enum Kind: UInt64 {
         case job, work, endOfTurn, timer
@@ -16,7 +15,7 @@ struct Trace {
     private(set) var lines: [String] = []
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
-    /// Adds an event. `subject` is usually the number of a link; `detail` is not part of the fingerprint.
+    /// `subject` is usually the number of a link; `detail` is not part of the fingerprint.
     mutating func note(
         _ kind: Kind,
         _ subject: UInt64 = 0,
@@ -37,7 +36,6 @@ struct Trace {
     }
 }
 
-/// `instant` in seconds with nine decimals.
 func seconds(_ instant: Instant) -> String {
     let fraction = String(instant.nanoseconds % 1_000_000_000)
     return "\(instant.nanoseconds / 1_000_000_000)." + String(repeating: "0", count: 9 - fraction.count) + fraction

@@ -1,37 +1,30 @@
 import TrunklineCore
 
-/// The state of a simulated network: names, listeners, links, packets in transit, and events to deliver.
-///
-/// Sendable: confined to its loop, see `LoopOwnership`.
+/// The state of a simulated network. Unchecked `Sendable`: confined to its loop, see `LoopOwnership`.
 final class VirtualNetwork: @unchecked Sendable {
     private let time: VirtualTime
     var random: SeededGenerator
     var trace = Trace()
     var names = NameTable()
     var faults: HostFaults
-    /// The interfaces of the host that all clients share.
     private(set) var interfaces = HostInterfaces()
-    /// Whether clients learn nothing of `interfaces`.
     var hidesPaths = false
-    /// The time until clients learn of a change, in nanoseconds.
+    /// In nanoseconds, until clients learn of a change.
     var newsDelay: ClosedRange<Int64> = 0...5_000_000
     private var observers = PathObservers()
     var bytesDelivered = 0
     private(set) var linksMade: UInt64 = 0
 
     private var packets = PacketQueue()
-    /// Links with at least one end in use.
     private var links: [UInt64: SimulatedLink] = [:]
     private var ports: [Port: ListeningPort] = [:]
     private var freePort: UInt16 = 49_152
 
-    /// The ports of TCP are not those of UDP.
     private struct Port: Hashable {
         var address: SocketAddress
         var receivesDatagrams: Bool
     }
 
-    /// An end or port that may have an event to deliver.
     enum Listed {
         case end(SimulatedLink, Side)
         case port(ListeningPort)
@@ -50,11 +43,8 @@ final class VirtualNetwork: @unchecked Sendable {
         trace.note(kind, subject, amount, at: now, detail: detail())
     }
 
-    // MARK: Links
-
     var openLinks: Int { links.count }
 
-    /// The links to `hosts` in the order in which they were created; `nil` stands for all links.
     func links(to hosts: [HostAddress]? = nil) -> [SimulatedLink] {
         links.keys.sorted().compactMap { links[$0] }.filter { hosts?.contains($0.serverHost) ?? true }
     }
@@ -95,9 +85,6 @@ final class VirtualNetwork: @unchecked Sendable {
 
     func remove(_ link: SimulatedLink) { links[link.id] = nil }
 
-    // MARK: Interfaces
-
-    /// Changes the interfaces and routes of the clients' host. Clients learn of visible changes.
     func changeInterfaces(_ description: String, isVisible: Bool, _ change: (inout HostInterfaces) -> Void) {
         var changed = interfaces
         change(&changed)
@@ -110,14 +97,13 @@ final class VirtualNetwork: @unchecked Sendable {
         if isVisible { announce(.paths) }
     }
 
-    /// Adds an observer of changes. Returns false if it will receive none.
     func observe(_ observer: any PathObserver) -> Bool {
         guard !hidesPaths else { return false }
         observers.add(observer)
         return true
     }
 
-    /// Notifies the observers of `change` a little later, once for all changes until then.
+    /// Notifies the observers a little later, once for all changes until then.
     func announce(_ change: NetworkChange) {
         guard !hidesPaths, observers.begin(change) else { return }
         push(.change(change), at: now.advanced(by: .nanoseconds(random.number(in: newsDelay))))
@@ -132,8 +118,6 @@ final class VirtualNetwork: @unchecked Sendable {
             told.removeLast().networkChanged(change)
         }
     }
-
-    // MARK: Names
 
     func resolve(
         _ host: String,
@@ -152,8 +136,6 @@ final class VirtualNetwork: @unchecked Sendable {
         }
         return lookup
     }
-
-    // MARK: Listeners
 
     var listeners: Int { ports.count }
 
@@ -175,7 +157,6 @@ final class VirtualNetwork: @unchecked Sendable {
         return port
     }
 
-    /// Removes a port. Returns false if it was already removed.
     func remove(_ port: ListeningPort) -> Bool {
         let key = Port(address: port.address, receivesDatagrams: port.receivesDatagrams)
         guard ports[key] === port else { return false }
@@ -184,7 +165,6 @@ final class VirtualNetwork: @unchecked Sendable {
         return true
     }
 
-    /// The port that accepts a link to `address`, or the error of connecting.
     func answer(to address: SocketAddress, datagrams: Bool = false) -> Result<ListeningPort, TransportError> {
         let host = HostAddress(address)
         if let refusal = faults.refusal(of: host) { return .failure(refusal) }
@@ -203,14 +183,11 @@ final class VirtualNetwork: @unchecked Sendable {
         return .success(port)
     }
 
-    // MARK: Events
-
-    /// The time at which the next packet arrives.
     var nextArrival: Instant? { packets.next }
 
     func push(_ event: NetworkEvent, at time: Instant) { packets.push(event, at: time) }
 
-    /// Delivers what is due, up to a bound in case events cause each other. Returns the number of events.
+    /// Bounded, in case events cause each other. Returns the number of events.
     func deliverDue() -> Int {
         var count = 0
         while count < 10_000, let event = packets.popDue(at: now) {
@@ -225,7 +202,6 @@ final class VirtualNetwork: @unchecked Sendable {
         return count
     }
 
-    /// Lists `side` of `link` if it has an event to deliver.
     func attend(_ link: SimulatedLink, _ side: Side) {
         guard !link.end(side).isListed, link.hasNews(for: side) else { return }
         link.end(side).isListed = true
@@ -240,7 +216,7 @@ final class VirtualNetwork: @unchecked Sendable {
 
     var hasNews: Bool { !listed.isEmpty }
 
-    /// Removes and returns everything listed. Entries that still have events must be listed again.
+    /// Entries that still have events must be listed again.
     func takeListed() -> [Listed] {
         defer { listed = [] }
         for entry in listed {

@@ -1,73 +1,49 @@
-/// Decides which address of a server to connect to, and when: Happy Eyeballs version 2 (RFC 8305), without sockets or
-/// clocks.
+/// Happy Eyeballs version 2 (RFC 8305), without sockets or clocks: which address to connect to, and when.
 ///
 ///     resolving ──first attempt──► connecting ──attemptSucceeded──► over (won)
 ///         └──────── nothing to try ──────┴──── all failed ────────► over (failed)
 ///
-/// IPv6 and IPv4 addresses are looked up separately. Attempts alternate between the families, IPv6 first (§4). An
-/// attempt starts 250 ms after the one before it, or at once when one fails (§5); earlier attempts continue meanwhile.
-/// If the IPv4 answer comes first, the race waits a little for the IPv6 answer (§3).
-///
-/// When every address that is known so far has failed, the race waits for the answer of the other family no longer than
-/// for another attempt (`attemptDelay`). Then it fails, with the reason why the addresses have failed: a slow name
-/// server must not hide that the server refuses connections.
-///
-/// The first attempt that is *usable* wins, and all others are closed. Where a TLS handshake follows, a connected
-/// socket is not usable until that handshake is complete.
-///
-/// Every input returns the actions to perform, in order. An input about an attempt that has ended changes nothing.
+/// Attempts alternate between the families, IPv6 first (§4), 250 ms apart, or at once when one fails (§5). If the IPv4
+/// answer comes first, the race waits a little for the IPv6 answer (§3). When every known address has failed, it waits
+/// for the other family at most `attemptDelay`: a slow name server must not hide that the server refuses connections.
+/// An input about an attempt that has ended changes nothing.
 package struct AddressRace: Sendable {
-    /// The number of an attempt at one address, unique within its race. Starts at 1.
     package typealias AttemptID = Int
 
     package enum Phase: Hashable, Sendable {
-        /// No attempt has started. Next states: connecting, over.
+        /// No attempt has started. → connecting, over
         case resolving
-        /// At least one attempt has started. Next state: over.
+        /// At least one attempt has started. → over
         case connecting
-        /// The race is won or has failed.
         case over
     }
 
     package enum Action: Hashable, Sendable {
-        /// Connect, then report `attemptSucceeded` or `attemptFailed`.
         case connect(SocketAddress, id: AttemptID)
         /// Call `timerFired` at this instant instead of any earlier one. `nil` cancels the call.
         case arm(Instant?)
-        /// The attempt has lost. Close its socket.
         case close(AttemptID)
-        /// The attempt has won. This is the last action of a race.
         case won(AttemptID)
-        /// Every address has failed, or there are no addresses. `error(connectingTo:)` returns the reason. This is the
-        /// last action of a race.
         case fail
     }
 
-    /// A failed attempt or a failed name lookup.
     package struct Failure: Hashable, Sendable {
-        /// The address of the attempt, or `nil` for a name lookup.
+        /// `nil` for a name lookup.
         package var address: SocketAddress?
         package var error: TransportError
     }
 
-    /// The settings of a race.
     package struct Policy: Sendable {
-        /// The time from the start of one attempt to the start of the next, and how long the race waits for more
-        /// addresses after all others have failed. Clamped to 100 ms...2 s (§8).
+        /// Also how long the race waits for more addresses after all others have failed. Clamped to 100 ms...2 s (§8).
         package let attemptDelay: Duration
-        /// How long the race waits for the IPv6 answer after the IPv4 answer. Clamped to 0...2 s.
         package let resolutionDelay: Duration
-        /// The family of the source address, if there is one. Addresses of the other family cannot be reached from it.
         package var sourceFamily: AddressFamily?
-        /// The maximum number of addresses of one family that are kept and tried; the others are ignored. It bounds the
-        /// length of a race and the work for one answer of a name server, which may have thousands of addresses.
+        /// Bounds the length of a race, and the work for an answer of a name server with thousands of addresses.
         package var maximumPerFamily = 32
-        /// Whether the addresses are those of a proxy. While one of them is asked to connect, no other one is: the server would
-        /// see two links, and a proxy that locks accounts two logins.
+        /// One connected address at a time: the server would see two links, an account-locking proxy two logins.
         package var isProxied = false
-        /// The families that are looked up. A complete list of addresses may have others.
         package var families = Set(AddressFamily.allCases)
-        /// Addresses that are tried after all others, because they did not answer lately.
+        /// Tried after all others, because they did not answer lately.
         package var avoided: Set<SocketAddress> = []
 
         package init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
@@ -76,7 +52,6 @@ package struct AddressRace: Sendable {
         }
     }
 
-    /// What a connected socket waits for before it is usable.
     package enum Awaited: String, Sendable {
         case proxy = "the proxy has not answered"
         case tls = "TLS handshake not completed"
@@ -84,29 +59,21 @@ package struct AddressRace: Sendable {
 
     package let policy: Policy
     package private(set) var phase = Phase.resolving
-    /// The failures so far, in the order in which they happened.
     package private(set) var failures: [Failure] = []
-    /// Once the race is won: the addresses that failed, or that did not answer although they were tried before the winner.
+    /// Once the race is won: the addresses that failed, or were tried before the winner and did not answer.
     package private(set) var passedOver: [Failure] = []
-    /// The attempts in progress, in the order in which they started.
     package private(set) var running: [(id: AttemptID, address: SocketAddress, start: Instant)] = []
-    /// The running attempts whose socket is connected, and what they wait for.
     package private(set) var connected: [AttemptID: Awaited] = [:]
-    /// The addresses that have not been tried, by family. A Unix domain socket counts as IPv4.
     private var untried: [AddressFamily: [SocketAddress]] = [:]
-    /// Every address that the race has taken, in that order. No address is tried twice.
     package private(set) var addresses: [SocketAddress] = []
     private var known: Set<SocketAddress> = []
-    /// The families whose lookup has been answered.
     package private(set) var answered: Set<AddressFamily> = []
     private var lastID: AttemptID = 0
-    /// The family of the latest attempt.
     private var lastFamily: AddressFamily?
     /// Before the first attempt: when the wait for the IPv6 answer ends.
     private var resolutionDeadline = Instant.distantFuture
     /// After every known address has failed: when the wait for the other family ends.
     private var lastChance = Instant.distantFuture
-    /// When the next attempt may start while others are in progress.
     private var nextStart = Instant.atOnce
     private var armed: Instant?
 
@@ -115,9 +82,6 @@ package struct AddressRace: Sendable {
         answered = Set(AddressFamily.allCases).subtracting(policy.families)
     }
 
-    // MARK: Inputs
-
-    /// Takes the result of the name lookup for one family. Only the first result of a family counts.
     package mutating func resolved(
         _ family: AddressFamily,
         _ answer: Result<[SocketAddress], TransportError>,
@@ -132,7 +96,6 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
-    /// Takes the complete list of addresses, when no name lookup is needed.
     package mutating func resolved(to addresses: [SocketAddress], at now: Instant) -> [Action] {
         guard phase != .over else { return [] }
         answered = [.ipv6, .ipv4]
@@ -143,13 +106,12 @@ package struct AddressRace: Sendable {
     /// How many times as long as the winner an address must have been silent to be taken for one that does not answer.
     private static let silenceOfDead = 10
 
-    /// Records that the attempt's socket is connected and waits for something else. It is not taken for an address that does
-    /// not answer.
+    /// The socket is connected, so the address counts as one that answers.
     package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) {
         connected[id] = awaited
     }
 
-    /// Records that the attempt connects once more to the same address. It stays in the race.
+    /// The attempt connects once more to the same address, and stays in the race.
     package mutating func attemptRepeated(_ id: AttemptID, at now: Instant) {
         connected[id] = nil
         // How long the first connection took says nothing about the address now.
@@ -157,7 +119,6 @@ package struct AddressRace: Sendable {
         running[index].start = now
     }
 
-    /// Records that the attempt is usable. It wins the race.
     package mutating func attemptSucceeded(_ id: AttemptID, at now: Instant) -> [Action] {
         guard phase != .over, let winner = running.first(where: { $0.id == id }) else { return [] }
         let losers = running.filter { $0.id != id }
@@ -187,8 +148,6 @@ package struct AddressRace: Sendable {
         return advance(at: now)
     }
 
-    // MARK: Rules
-
     private mutating func take(_ addresses: [SocketAddress]) {
         var counts: [AddressFamily: Int] = [:]
         for address in self.addresses { counts[address.family ?? .ipv4, default: 0] += 1 }
@@ -209,20 +168,16 @@ package struct AddressRace: Sendable {
 
     private var hasUntried: Bool { untried.values.contains { !$0.isEmpty } }
 
-    /// The families whose lookup has not been answered. One that the source address cannot reach does not count.
     private var unanswered: [AddressFamily] {
         AddressFamily.allCases.filter { !answered.contains($0) && (policy.sourceFamily ?? $0) == $0 }
     }
 
-    /// Whether every lookup that matters has been answered.
     package var isResolved: Bool { unanswered.isEmpty }
 
-    /// Whether a lookup has failed, so that the name may have other addresses than those that are known.
     package var hasFailedLookup: Bool { failures.contains { $0.address == nil && !$0.error.isNoSuchName } }
 
     private var hasTried: Bool { lastID > 0 }
 
-    /// When the next attempt may start.
     private var earliestStart: Instant {
         switch phase {
         // With an IPv4 source address, IPv6 addresses are of no use.
@@ -256,7 +211,6 @@ package struct AddressRace: Sendable {
         return actions
     }
 
-    /// Takes the next address: from the family whose turn it is, otherwise from the other family. Those to avoid come last.
     private mutating func nextAddress() -> SocketAddress? {
         let turn = lastFamily?.other ?? .ipv6
         for isAvoided in policy.avoided.isEmpty ? [false] : [false, true] {
@@ -278,16 +232,7 @@ package struct AddressRace: Sendable {
         untried = [:]
     }
 
-    // MARK: Errors
-
-    /// Returns the error for a race in which every address failed.
-    ///
-    /// A single failure is returned as it is. Of several failures, the code and error number come from the most
-    /// informative one (a refused connection says more than a missing route), and the message lists all of them. That the
-    /// name has no addresses of a family is left out if it has others, because most names have addresses of one family only.
-    /// A lookup that was not answered is not: the server may have other addresses.
-    ///
-    /// If the race ended before every lookup was answered, the message says so.
+    /// Of several failures, the most informative gives the code: a refusal says more than a missing route.
     package func error(connectingTo name: String) -> TransportError {
         let reported = reportedErrors
         guard let first = reported.first else {
@@ -309,10 +254,7 @@ package struct AddressRace: Sendable {
         return TransportError(telling.code, errno: telling.errno, message)
     }
 
-    /// Returns the error for a race that did not end within `timeout`: if every address so far has failed, the reason for
-    /// that.
-    ///
-    /// - Parameter obstacle: Why the lookups have not begun, or `nil` if they have.
+    /// If every address so far has failed, the reason for that. `obstacle`: why the lookups have not begun.
     package func timeoutError(
         connectingTo name: String,
         after timeout: Duration,
@@ -333,8 +275,7 @@ package struct AddressRace: Sendable {
     }
 
     private var reportedErrors: [TransportError] {
-        // A family without addresses does not matter if the other family has some, whether they failed or are in
-        // progress. A lookup that failed does.
+        // A family without addresses matters only if the other has none either. A lookup that failed does matter.
         let hadAddresses = !running.isEmpty || failures.contains { $0.address != nil }
         var errors: [TransportError] = []
         for failure in failures
@@ -345,7 +286,6 @@ package struct AddressRace: Sendable {
         return errors
     }
 
-    /// Joins at most eight of `messages`, which are enough for a diagnosis.
     private func list(_ messages: [String]) -> String {
         let more = messages.count > 8 ? "; and \(messages.count - 8) more" : ""
         return messages.prefix(8).joined(separator: "; ") + more
@@ -353,12 +293,11 @@ package struct AddressRace: Sendable {
 }
 
 extension Instant {
-    /// Earlier than every instant that a clock shows.
     fileprivate static let atOnce = Instant(nanoseconds: .min)
 }
 
 extension TransportError {
-    /// Whether a proxy answered, so that its address can be used.
+    /// The proxy answered, so its address can be used.
     fileprivate var isAnswerOfProxy: Bool {
         if case .proxy(let failure) = code { failure != .unreachable } else { false }
     }

@@ -29,7 +29,6 @@ public struct Backoff: ReconnectPolicy, Hashable {
         self.cap = cap
     }
 
-    /// The longest wait before round `round` (counted from 0), without `minimum`.
     package func ceiling(round: Int) -> Duration {
         let limit = Double(max(0, cap.clampedNanoseconds))
         var nanoseconds = Double(max(0, base.clampedNanoseconds))
@@ -44,7 +43,6 @@ public struct Backoff: ReconnectPolicy, Hashable {
         return .nanoseconds(Int64(min(nanoseconds, limit, 9e18)))
     }
 
-    /// The shortest and the longest wait before round `round` (counted from 0), in nanoseconds.
     package func waits(round: Int) -> ClosedRange<Int64> {
         let lowest = max(0, minimum.clampedNanoseconds)
         return lowest...max(lowest, ceiling(round: round).clampedNanoseconds)

@@ -54,6 +54,6 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
 }
 
 extension DisconnectCause {
-    /// Whether an established link ended because nothing came from the peer: it is probably down, or cannot be reached.
+    /// An established link ended because nothing came from the peer: it is probably down, or cannot be reached.
     var isOfSilentPeer: Bool { self == .halfOpen || self == .timedOut || self == .unreachable }
 }

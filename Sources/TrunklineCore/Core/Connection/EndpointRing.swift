@@ -9,37 +9,32 @@ public enum EndpointOrder: Sendable, Hashable {
     case weighted
 }
 
-/// Chooses the endpoint of the next attempt: an order, and a memory of failures that fades.
-///
-/// Every endpoint has one turn in a round. Within a round, endpoints with the least remembered failure come first.
-/// Among equals, the endpoint that worked last comes first (a client stays where it works), then the order decides. An
-/// endpoint that failed is tried after the others. No endpoint is excluded for good.
+/// Chooses the endpoint of the next attempt. Every endpoint has one turn in a round, those with the least remembered
+/// failure first. Among equals, the endpoint that worked last comes first (a client stays where it works), then the
+/// order decides. No endpoint is excluded for good.
 package struct EndpointRing: Sendable {
     struct Entry: Sendable {
         var endpoint: Endpoint
-        /// The weight of the endpoint's failures at `failedAt`. It decays with time.
         var failures = 0.0
         var failedAt = Instant.distantPast
         /// Before this instant the endpoint is tried after all others, because its server asked for that.
         var heldUntil = Instant.distantPast
-        /// Before this instant, at most `heldUntil`, the endpoint is not tried at all.
+        /// At most `heldUntil`. Before this instant the endpoint is not tried at all.
         var closedUntil = Instant.distantPast
-        /// Whether its last failure was permanent. The endpoint is skipped until the failure is forgotten.
+        /// The last failure was permanent: the endpoint is skipped until the failure is forgotten.
         var isRefused = false
-        /// Whether the endpoint was tried in this round.
         var hadTurn = false
     }
 
-    /// The maximum of remembered failures, so that even the worst memory fades within minutes.
+    /// Even the worst memory fades within minutes.
     private static let mostFailures = 4.0
-    /// Below this value a failure is forgotten: one failure, after three half-lives.
+    /// One failure is forgotten after three half-lives.
     private static let forgotten = 0.125
 
-    /// The endpoints in the order of preference.
     var entries: [Entry] = []
-    /// The endpoint that worked last and that the client has not left since.
+    /// The endpoint that worked last, unless the client has left it since.
     package private(set) var current: Endpoint?
-    /// The endpoint of the next attempt, regardless of its failures.
+    /// The next endpoint, regardless of its failures.
     private var selected: Endpoint?
     let order: EndpointOrder
     private let halfLife: Duration
@@ -59,13 +54,10 @@ package struct EndpointRing: Sendable {
 
     package var endpoints: [Endpoint] { entries.map(\.endpoint) }
     package var isEmpty: Bool { entries.isEmpty }
-    /// The preferred endpoint: the first in order.
     package var preferred: Endpoint? { entries.first?.endpoint }
     package func contains(_ endpoint: Endpoint) -> Bool { index(of: endpoint) != nil }
 
-    // MARK: Turns
-
-    /// Returns the endpoint of an attempt that begins now, and counts its turn. `nil` if there are no endpoints.
+    /// Also counts the turn of the endpoint.
     package mutating func next(at now: Instant) -> Endpoint? {
         guard let index = nextIndex(at: now) else { return nil }
         entries[index].hadTurn = true
@@ -73,52 +65,38 @@ package struct EndpointRing: Sendable {
         return entries[index].endpoint
     }
 
-    /// The endpoint that `next` would return at `now`.
     package func upcoming(at now: Instant) -> Endpoint? { nextIndex(at: now).map { entries[$0].endpoint } }
 
-    /// Whether an endpoint that may be tried now has had no turn in this round.
     package func hasTurnLeft(at now: Instant) -> Bool {
         selected != nil || entries.contains { !$0.hadTurn && mayBeTried($0, at: now) }
     }
 
-    /// Begins a round: every endpoint has a turn again.
     package mutating func beginRound() {
         for index in entries.indices { entries[index].hadTurn = false }
     }
 
-    /// The instant before which no endpoint may be tried, because their servers asked for that. Endpoints with a
-    /// permanent failure do not count, unless all have one.
+    /// Endpoints with a permanent failure do not count, unless all have one.
     package func earliestStart(at now: Instant) -> Instant {
         let open = entries.lazy.filter { !isRefused($0, at: now) }.map(\.closedUntil).min()
         return open ?? entries.lazy.map(\.closedUntil).min() ?? .distantPast
     }
 
-    /// The instant before which `endpoint` may not be tried, because its server asked for that.
     package func earliestStart(of endpoint: Endpoint) -> Instant {
         index(of: endpoint).map { entries[$0].closedUntil } ?? .distantPast
     }
 
-    /// Whether every endpoint has a permanent failure.
     package func areAllRefused(at now: Instant) -> Bool {
         entries.allSatisfy { isRefused($0, at: now) }
     }
 
-    /// Whether `endpoint` may be tried now, is not held, and has no remembered failure.
     package func isHealthy(_ endpoint: Endpoint, at now: Instant) -> Bool {
         index(of: endpoint).map { isHealthy(entries[$0], at: now) } ?? false
     }
 
-    /// Whether an endpoint other than `endpoint` may be tried now, is not held, and has no remembered failure.
     package func hasHealthyAlternative(to endpoint: Endpoint, at now: Instant) -> Bool {
         entries.contains { $0.endpoint != endpoint && isHealthy($0, at: now) }
     }
 
-    // MARK: Outcomes
-
-    /// Records that an attempt at `endpoint` failed, or that a link to it did not last.
-    ///
-    /// - Parameter isPermanent: Whether the failure is permanent: the endpoint is skipped until the failure is
-    ///   forgotten, or until `forgetPermanentFailures()`.
     package mutating func failed(_ endpoint: Endpoint, at now: Instant, isPermanent: Bool = false) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = min(Self.mostFailures, decayed(entries[index], at: now) + 1)
@@ -126,7 +104,6 @@ package struct EndpointRing: Sendable {
         if isPermanent { entries[index].isRefused = true }
     }
 
-    /// Records that a link to `endpoint` is ready. Its failures are forgotten.
     package mutating func succeeded(_ endpoint: Endpoint) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = 0
@@ -136,8 +113,7 @@ package struct EndpointRing: Sendable {
         current = endpoint
     }
 
-    /// Records that the server at `endpoint` asked not to be tried before `instant`. From `opening` on it is tried if
-    /// the other endpoints fail.
+    /// From `opening` on, the endpoint is tried if the others fail.
     package mutating func hold(
         _ endpoint: Endpoint,
         until instant: Instant,
@@ -148,30 +124,24 @@ package struct EndpointRing: Sendable {
         entries[index].closedUntil = max(entries[index].closedUntil, min(opening, instant))
     }
 
-    /// Records that the client leaves `endpoint` although it works: all other endpoints come first.
     package mutating func leave(_ endpoint: Endpoint, at now: Instant) {
         failed(endpoint, at: now)
         if let index = index(of: endpoint) { entries[index].hadTurn = true }
         if current == endpoint { current = nil }
     }
 
-    /// Forgets which failures were permanent, because a new request wants a link.
     package mutating func forgetPermanentFailures() {
         for index in entries.indices { entries[index].isRefused = false }
     }
 
-    // MARK: Commands
-
-    /// Makes `endpoint` the next to be tried. Returns false, and changes nothing, if the endpoint is not in the ring.
-    /// `replace(with:)` adds endpoints.
+    /// Returns false, and changes nothing, if the endpoint is not in the ring.
     package mutating func select(_ endpoint: Endpoint) -> Bool {
         guard contains(endpoint) else { return false }
         selected = endpoint
         return true
     }
 
-    /// Replaces the endpoints, within the current round. Endpoints that stay keep their memory and, in a random order,
-    /// their places relative to each other. Of equal endpoints the first counts.
+    /// Endpoints that stay keep their memory and, in a random order, their relative places.
     package mutating func replace(with endpoints: [Endpoint]) {
         var replaced: [Entry] = []
         var known = Set<Endpoint>()
@@ -188,8 +158,6 @@ package struct EndpointRing: Sendable {
         if let selected, !contains(selected) { self.selected = nil }
     }
 
-    // MARK: Rules
-
     private func index(of endpoint: Endpoint) -> Int? {
         entries.firstIndex { $0.endpoint == endpoint }
     }
@@ -198,7 +166,6 @@ package struct EndpointRing: Sendable {
         entries.indices.min { rank($0, at: now) < rank($1, at: now) }
     }
 
-    /// The rank of an endpoint; the lowest goes first.
     private func rank(_ index: Int, at now: Instant) -> (Int, Int64, Double, Int, Int) {
         let entry = entries[index]
         if entry.endpoint == selected { return (-1, 0, 0, 0, 0) }
@@ -225,8 +192,7 @@ package struct EndpointRing: Sendable {
         return failures < Self.forgotten ? 0 : failures
     }
 
-    /// The failures, halved with every half-life and interpolated linearly between, which needs no exponential
-    /// function.
+    /// Halved with every half-life, and interpolated linearly between: that needs no exponential function.
     private func decayed(_ entry: Entry, at now: Instant) -> Double {
         guard entry.failures > 0 else { return 0 }
         let period = halfLife.clampedNanoseconds
@@ -237,21 +203,16 @@ package struct EndpointRing: Sendable {
         return entry.failures * Double(sign: .plus, exponent: -Int(age / period), significand: 1 - rest / 2)
     }
 
-    // MARK: Random order
-
-    /// Puts the entries in the order that the seed determines.
-    ///
-    /// The order is that of a race: each endpoint arrives after a time drawn from the exponential distribution whose
-    /// rate is its weight. So of any two endpoints, the one with twice the weight is first twice as often. The arrival
-    /// depends only on the seed and the endpoint (weighted rendezvous hashing). So endpoints that stay keep their
-    /// places relative to each other when others are added or removed.
+    /// A race: each endpoint arrives after an exponentially distributed time whose rate is its weight, so of any two,
+    /// the one with twice the weight is first twice as often. The time depends only on the seed and the endpoint
+    /// (weighted rendezvous hashing), so endpoints that stay keep their relative places.
     mutating func draw() {
         let arrivals = entries.enumerated().map { index, entry in (arrival(of: entry.endpoint), index, entry) }
         entries = arrivals.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.map(\.2)
     }
 
     private func arrival(of endpoint: Endpoint) -> Double {
-        // FNV-1a, because the hashes of the standard library differ from process to process.
+        // The hashes of the standard library differ from process to process.
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in endpoint.description.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0100_0000_01b3 }
         var generator = SeededGenerator(seed: seed ^ hash)
@@ -261,7 +222,7 @@ package struct EndpointRing: Sendable {
         return weight > 0 ? -Self.logarithm(uniform) / weight : .infinity
     }
 
-    /// The natural logarithm of a positive number, to about eight digits. `Core` imports no library that has it.
+    /// To about eight digits. `Core` imports no library that has a logarithm.
     static func logarithm(_ value: Double) -> Double {
         let z = (value.significand - 1) / (value.significand + 1)  // at most a third
         var (sum, power) = (0.0, z)
@@ -274,6 +235,5 @@ package struct EndpointRing: Sendable {
 }
 
 extension SeededGenerator {
-    /// Returns a number drawn evenly from 0 up to, but not including, 1.
     package mutating func nextUnit() -> Double { Double(next() >> 11) * 0x1p-53 }
 }

@@ -1,7 +1,5 @@
-/// What a client has learned about intervals of heartbeats, for each endpoint and path: at most `maximumCount` of them.
-/// The one that was used least recently is forgotten first.
+/// What a client has learned about heartbeats, by endpoint and path.
 package struct HeartbeatMemory: Sendable {
-    /// An endpoint on a path.
     package struct Key: Sendable, Hashable {
         package let endpoint: Endpoint
         package let path: NetworkPath
@@ -16,7 +14,6 @@ package struct HeartbeatMemory: Sendable {
 
     package init() {}
 
-    /// Returns the interval to use on a new link within `range`.
     package mutating func interval(for key: Key, within range: ClosedRange<Duration>) -> Duration {
         var rule = take(key) ?? AdaptiveInterval(within: range)
         rule.limit(to: range)
@@ -24,18 +21,14 @@ package struct HeartbeatMemory: Sendable {
         return rule.interval
     }
 
-    /// Records that a link was idle for its whole interval, and that its ping was then answered. Returns the news, if there
-    /// is any.
     package mutating func survived(_ key: Key, at now: Instant) -> LearnedInterval? {
         change(key) { $0.survived(at: now) }
     }
 
-    /// Records that a link was lost in silence after it had been idle for `idle`. Returns the news, if there is any.
     package mutating func lost(_ key: Key, afterIdle idle: Duration, at now: Instant) -> LearnedInterval? {
         change(key) { $0.lost(afterIdle: idle, at: now) }
     }
 
-    /// What was learned, the most recently used first.
     package var learned: [LearnedInterval] { entries.reversed().map { LearnedInterval($0.key, $0.rule) } }
 
     private mutating func change(_ key: Key, _ change: (inout AdaptiveInterval) -> Bool) -> LearnedInterval? {

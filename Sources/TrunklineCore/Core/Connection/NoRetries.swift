@@ -1,4 +1,4 @@
-/// The policy for options without one: it gives up after every failed attempt and every lost link.
+/// The policy for options without one.
 package struct NoRetries: ReconnectPolicy {
     package init() {}
 

@@ -1,26 +1,15 @@
-/// A planned change: the next link is prepared while the present one stays in use.
-///
-/// If an attempt fails, the present link stays as it is. The reconnect policy decides when the next attempt of the
-/// change begins.
+/// Prepares the next link while the present one stays in use. A failed attempt leaves the present link as it is.
 package struct PlannedChange: Equatable, Sendable {
-    /// Why the link is replaced.
     package enum Reason: Sendable {
-        /// The server has announced its shutdown.
         case goAway
-        /// The caller has chosen another endpoint.
         case choice
-        /// The endpoint was removed from the list.
         case removal
-        /// It is time to return to the preferred endpoint.
         case preference
-        /// The link is old, its certificates have changed, a new link would take a better path, or the caller asked for
-        /// a renewal.
+        /// The link is old, its certificates have changed, there is a better path, or the caller asked for it.
         case renewal
 
-        /// The cause in the report of the replaced link.
         package var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
 
-        /// Why the client has left the link; `nil` if the server has asked for it.
         package var departure: String? {
             switch self {
             case .goAway: nil
@@ -33,30 +22,24 @@ package struct PlannedChange: Equatable, Sendable {
     }
 
     package var reason: Reason
-    /// The endpoint of the next link; `nil` for the endpoint whose turn it is.
+    /// `nil` for the endpoint whose turn it is.
     var target: Endpoint?
-    /// The attempt in progress; `nil` while the change waits for its next attempt.
+    /// `nil` while the change waits for its next attempt.
     package var attempt: ReconnectMachine.Attempt?
-    /// When the next attempt begins.
     var until = Instant.distantPast
-    /// The number of failed attempts of this change.
     var failures = 0
-    /// The number of waits between attempts, including earlier waits that led to a link without work.
+    /// Includes earlier waits that led to a link without work.
     var round: Int
 
-    /// Whether the change waits for an optional endpoint, so that the present link may be renewed meanwhile.
+    /// The change waits for an optional endpoint, so the present link may be renewed meanwhile.
     var isRenewable: Bool { attempt == nil && (reason == .choice || reason == .preference) }
 
-    /// Whether another link to the present endpoint comes first when the present link has ended. An attempt at an
-    /// endpoint that the caller has chosen continues instead: if links are short, it would never complete otherwise.
+    /// An attempt at a chosen endpoint is not postponed: with short links, it would never complete.
     var mayBePostponed: Bool { isRenewable || reason == .preference }
 }
 
-/// Planned changes.
 extension ReconnectMachine {
-    /// Replaces the link by another to the same endpoint, unless a replacement is already in progress.
-    ///
-    /// A change to an endpoint that cannot be reached waits until this one is complete.
+    /// A change to an endpoint that cannot be reached waits until the renewal is complete.
     package mutating func renew(at now: Instant) -> Action {
         guard let link, link.change?.isRenewable ?? true else { return .none }
         postponed = link.change
@@ -65,8 +48,7 @@ extension ReconnectMachine {
         return begin(.renewal, to: target, from: link, at: now)
     }
 
-    /// Replaces the link as `renew` does, but later if a change prevents that: between two attempts of the change or when
-    /// it is given up.
+    /// Like `renew`, but if a change prevents it, between two attempts of the change or when it is given up.
     package mutating func oweRenewal(at now: Instant) -> Action {
         guard var link else { return .none }
         (link.owesRenewal, link.agedAt) = (true, now)
@@ -74,7 +56,6 @@ extension ReconnectMachine {
         return renew(at: now)
     }
 
-    /// Begins a planned change. If links must not overlap, the present link drains at once.
     mutating func begin(
         _ reason: PlannedChange.Reason,
         to target: Endpoint?,
@@ -92,7 +73,6 @@ extension ReconnectMachine {
         return goOnWithChange(at: now)
     }
 
-    /// Begins the next attempt of the change.
     private mutating func goOnWithChange(at now: Instant) -> Action {
         guard let change else { return .none }
         if let target = change.target, !ring.select(target) { return dropChange(at: now) }
@@ -102,7 +82,7 @@ extension ReconnectMachine {
         return .connect(attempt)
     }
 
-    /// Handles a failed attempt of the change. The ring has recorded the failure already.
+    /// The ring has recorded the failure already.
     mutating func changeFailed(_ cause: DisconnectCause, isPermanent: Bool, at now: Instant) -> Action {
         guard var change else { return .none }
         change.attempt = nil
@@ -115,12 +95,10 @@ extension ReconnectMachine {
         return restBetweenAttempts(after: cause, at: now)
     }
 
-    /// Begins the next attempt of the change without further wait.
     mutating func attemptChangeNow(at now: Instant) -> Action {
         change.map { $0.attempt == nil } ?? false ? goOnWithChange(at: now) : .none
     }
 
-    /// Waits for the next attempt of the change.
     mutating func restBetweenAttempts(after cause: DisconnectCause, at now: Instant) -> Action {
         guard let change else { return .none }
         let failure = ReconnectFailure(
@@ -136,32 +114,26 @@ extension ReconnectMachine {
         return waitForPlans
     }
 
-    /// The instant before which the endpoints of the change may not be tried, because their servers asked for that.
     func earliestStart(of change: PlannedChange, at now: Instant) -> Instant {
         change.target.map { ring.earliestStart(of: $0) } ?? ring.earliestStart(at: now)
     }
 
-    /// Resumes a postponed change, unless the link leads to its endpoint now.
     mutating func resumePostponed() {
         guard let postponed = postponed.take(), let target = postponed.target, target != link?.endpoint else { return }
         change = postponed
         change?.attempt = nil
     }
 
-    /// Restarts the attempt in progress, to the same endpoint.
     package mutating func restartAttempt(at now: Instant) -> Action {
         guard let attempt else { return .none }
         _ = ring.select(attempt.endpoint)
         return change == nil ? connect(at: now) : goOnWithChange(at: now)
     }
 
-    /// Waits for the next instant at which a change, a return or a renewal is due.
     var waitForPlans: Action { deadline.map { .wait(until: $0) } ?? .none }
 
-    /// Keeps the plan of `link`, which has ended, to return to the preferred endpoint.
     mutating func keepReturn(of link: ReadyLink) { keptReturn = link.returnAt.map { (link.endpoint, $0) } }
 
-    /// Gives up the change. The present link stays as it is.
     package mutating func dropChange(at now: Instant) -> Action {
         guard let dropped = change else { return .none }
         change = postponed.take()
@@ -175,7 +147,6 @@ extension ReconnectMachine {
         return .rest
     }
 
-    /// Ends the link that the change replaces, because the next link is ready. Returns its session.
     mutating func endChanged(at now: Instant) -> SessionID? {
         guard let link, let change = link.change else { return nil }
         let hasProvedItself = endReady(isReplaced: true, at: now)
@@ -187,8 +158,7 @@ extension ReconnectMachine {
         return link.session
     }
 
-    /// Handles the loss of the link during `change`: the attempt of the change becomes the next attempt. Returns false
-    /// if no attempt is in progress.
+    /// The attempt of the change becomes the next attempt. Returns false if none is in progress.
     mutating func goOn(with change: PlannedChange) -> Bool {
         if let attempt = change.attempt {
             phase = .connecting(attempt)
@@ -199,13 +169,12 @@ extension ReconnectMachine {
         return false
     }
 
-    /// Handles the announced shutdown of the server at `endpoint`. The link is used until the next one is ready.
+    /// The server has announced its shutdown. The link is used until the next one is ready.
     mutating func replaceGoing(_ endpoint: Endpoint, at now: Instant) -> Action {
         // An attempt at another endpoint continues.
         if let attempt = change?.attempt, attempt.endpoint != endpoint { return .none }
         if let change, change.reason == .goAway {
-            // A repeated announcement does not change the pace. Otherwise a server could make the client connect
-            // without end.
+            // A repeated announcement keeps the pace: a server could make the client connect without end.
             guard change.attempt == nil else { return .none }
             let until = max(change.until, ring.earliestStart(at: now))
             self.change?.until = until
@@ -217,7 +186,6 @@ extension ReconnectMachine {
         return ring.hasTurnLeft(at: now) ? goOnWithChange(at: now) : restBetweenAttempts(after: .goAway, at: now)
     }
 
-    /// Handles an instant at which a change, a return or a renewal is due.
     mutating func changeDue(at now: Instant) -> Action {
         guard let due = link else { return .none }
         if let change = due.change {
@@ -247,7 +215,6 @@ extension ReconnectMachine {
         return waitForPlans
     }
 
-    /// Plans the return to the preferred endpoint, if the link leads to another one.
     mutating func planReturn(at now: Instant, after least: Duration = .zero) {
         guard let stay = policy.returnsToPreferredAfter, let preferred = ring.preferred, preferred != link?.endpoint
         else {
@@ -257,8 +224,7 @@ extension ReconnectMachine {
         link?.returnAt = now.advanced(by: max(stay, least))
     }
 
-    /// Plans the renewal of the link for its age: up to a tenth earlier than the policy says, so that the clients of a
-    /// server that has restarted do not all replace their links at the same time.
+    /// Up to a tenth earlier than the policy says: the clients of a restarted server do not all reconnect at once.
     mutating func planRenewal(at now: Instant) {
         guard let age = policy.maximumLinkAge else {
             link?.agedAt = nil

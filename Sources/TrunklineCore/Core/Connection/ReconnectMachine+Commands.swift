@@ -1,6 +1,6 @@
 /// Commands of the caller and of the server.
 extension ReconnectMachine {
-    /// Connects without further wait, even if a server has asked for one. The length of later waits does not change.
+    /// Ignores the waits that servers have asked for. The length of later waits does not change.
     package mutating func reconnectNow(at now: Instant) -> Action {
         switch phase {
         case .idle where ring.isEmpty: .giveUp
@@ -10,7 +10,6 @@ extension ReconnectMachine {
         }
     }
 
-    /// Ends the link or the attempt. No other attempt begins until `resume`.
     package mutating func suspend(at now: Instant) -> Action {
         switch phase {
         case .suspended, .closed: return .none
@@ -29,8 +28,7 @@ extension ReconnectMachine {
         }
     }
 
-    /// Ends the suspension, and connects if there was demand before or during it: at once, unless every server has
-    /// asked for a delay.
+    /// Connects at once if there was demand, unless every server has asked for a delay.
     package mutating func resume(at now: Instant) -> Action {
         guard case .suspended(let isWanted, let restUntil) = phase else { return .none }
         phase = .idle(restUntil: restUntil)
@@ -38,9 +36,7 @@ extension ReconnectMachine {
         return isWanted ? start(notBefore: restUntil, at: now) : .none
     }
 
-    /// Moves to `endpoint`. A link to another endpoint is replaced when the next link is ready; an attempt or a wait
-    /// ends. Without demand, and while suspended, the next attempt goes to `endpoint`. Returns `nil` if the endpoint is
-    /// not in the list.
+    /// Returns `nil` if the endpoint is not in the list.
     package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
         switch phase {
@@ -68,25 +64,14 @@ extension ReconnectMachine {
         }
     }
 
-    /// Leaves the endpoint of the link of `session` for another one, if there is one. What follows depends on
-    /// `departure`:
+    /// Leaves the endpoint of the link of `session`. Without demand, no attempt follows `goAway` and `lastResponse`.
     ///
-    /// - `goAway`: The endpoint is left in any case. With `Policy.sendsAfterGoAway`, the link is used until the next
-    ///   one is ready; otherwise it drains at once. If the endpoint is the only one, the next attempt begins after the
-    ///   wait of the policy.
-    /// - `errorRate`: The link drains at once, and the next attempt goes to an endpoint that has not failed recently.
-    ///   Without such an endpoint, nothing changes.
-    /// - `lastResponse`, `unanswered` and `exhausted`: The link drains at once, and the next attempt begins at once. It
-    ///   goes to the same endpoint, unless the server gave a hint (`retryAfter`).
-    /// - `lastResponse` without demand: The link drains at once, and the next request connects to the same endpoint. An
-    ///   attempt at another endpoint continues.
-    /// - `silence`: The link drains at once, and the endpoint has failed. If it is the only one, the next attempt
-    ///   begins after the wait of the policy.
+    /// - `goAway`: With `Policy.sendsAfterGoAway`, the link is used until the next one is ready, unless `isLinkEnding`.
+    /// - `errorRate`: Only if another endpoint has not failed recently.
+    /// - `lastResponse`, `unanswered`, `exhausted`: Connects to the same endpoint, unless the server gave a hint.
+    /// - `silence`: The endpoint has failed.
     ///
-    /// - Parameters:
-    ///   - demand: What needs another link. Without demand, no attempt follows `goAway` and `lastResponse`.
-    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
-    ///   - isLinkEnding: Whether nothing more arrives on the link. If true, it drains at once in any case.
+    /// In all other cases, the link drains at once.
     package mutating func leave(
         _ session: SessionID,
         because departure: Departure,
@@ -146,11 +131,7 @@ extension ReconnectMachine {
         return .drain(session: session, then: askPolicy(for: demand, at: now))
     }
 
-    /// Replaces the list of endpoints.
-    ///
-    /// A link to a removed endpoint is replaced when the next link is ready. An attempt at a removed endpoint ends, and
-    /// another one begins. With an empty list a link stays until it is lost; without a link, the machine gives up. The
-    /// wait of the policy continues, because many clients may receive a new list at the same time.
+    /// The wait of the policy continues, because many clients may receive a new list at the same time.
     package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
         if case .closed = phase { return .none }
         ring.replace(with: endpoints)
@@ -192,10 +173,9 @@ extension ReconnectMachine {
         }
     }
 
-    /// Replaces the list of endpoints, but keeps a link or an attempt even if its endpoint is not in the list.
+    /// Keeps a link or an attempt even if its endpoint is not in the list.
     package mutating func extendEndpoints(_ endpoints: [Endpoint]) { ring.replace(with: endpoints) }
 
-    /// Closes the machine for good.
     package mutating func close() {
         phase = .closed
         postponed = nil

@@ -1,7 +1,5 @@
 /// The outcomes of attempts and links, and the rules for the next attempt.
 extension ReconnectMachine {
-    /// Handles the demand for a link, by a request or a new reader of pushes. After an orderly end, the attempt does
-    /// not wait for the delay of the policy.
     package mutating func linkNeeded(at now: Instant) -> Action {
         switch phase {
         case .idle(let restUntil): return start(notBefore: restUntil, at: now)
@@ -13,8 +11,7 @@ extension ReconnectMachine {
         }
     }
 
-    /// Handles the ready link of attempt `id`. If the link belongs to a planned change, the action is to drain the link
-    /// that it replaces. Returns `nil` if the attempt is an old one; its link must be closed.
+    /// Returns `nil` for the link of an old attempt, which must be closed.
     package mutating func linkReady(_ id: SessionID, afterHandshake: Bool = false, at now: Instant) -> Action? {
         guard let attempt, attempt.id == id else { return nil }
         if let link { keepReturn(of: link) }
@@ -30,16 +27,10 @@ extension ReconnectMachine {
         return replaced.map { .drain(session: $0, then: .none) } ?? Action.none
     }
 
-    /// Handles the failure of attempt `id`: the next endpoint is tried at once, and after the last one there is a wait.
-    ///
     /// - Parameters:
-    ///   - isPermanent: Whether the failure is permanent. The endpoint is left out of the rounds, and when all
-    ///     endpoints are, the machine gives up.
-    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed, plus up to a tenth.
-    ///   - hasRoute: Whether a route leads to any endpoint. Without a route, this is not a failure of the endpoint.
-    ///   - isOfThisHost: Whether the cause lies in this host. If true and there is no route, attempts pause until a
-    ///     route appears.
-    ///   - looksAgain: Whether such a pause ends after `longestPause` even if no route appears.
+    ///   - hasRoute: Whether a route leads to any endpoint. Without one, this is not a failure of the endpoint.
+    ///   - isOfThisHost: Whether the cause lies in this host. Without a route, attempts then pause until one appears.
+    ///   - looksAgain: Whether such a pause ends after `longestPause` even without a route.
     package mutating func attemptFailed(
         _ id: SessionID,
         _ cause: DisconnectCause,
@@ -74,16 +65,8 @@ extension ReconnectMachine {
         return ring.hasTurnLeft(at: now) ? connect(at: now) : askPolicy(at: now)
     }
 
-    /// Handles the loss of the link of `session`, which the client did not cause.
-    ///
-    /// - Parameters:
-    ///   - isOrderly: Whether the server closed the link cleanly.
-    ///   - wasQuiet: Whether no request was in flight on the link.
-    ///   - demand: What needs another link.
-    ///   - retryAfter: The server's hint: the endpoint is not tried before this time has passed.
-    ///   - countsAgainstEndpoint: Whether this is a failure of the endpoint, regardless of how long the link was ready.
-    ///   - isOurNetwork: Whether the path of the link was lost. Then the endpoint has not failed, and the next attempt
-    ///     begins at once, but only once within `networkPace`.
+    /// Handles the loss of a link that the client did not cause. If it `countsAgainstEndpoint`, the endpoint has
+    /// failed, however long the link was ready. If `isOurNetwork`, it has not, and the next attempt begins at once.
     package mutating func linkLost(
         _ session: SessionID,
         _ cause: DisconnectCause,
@@ -101,8 +84,7 @@ extension ReconnectMachine {
         let hasProvedItself = endReady(inOrder: isOrderly && wasQuiet, wasSilent: countsAgainstEndpoint, at: now)
         lastCause = cause
         if !isOurNetwork {
-            // If links break, or do no work, another endpoint may be better. So it may be if nothing comes from the
-            // server any more: then an attempt at the same endpoint would probably take all of its time.
+            // Another endpoint may be better. An attempt at a silent one would probably take all of its time.
             if countsAgainstEndpoint || cause.isOfSilentPeer || !(wasStable || hasProvedItself && isOrderly) {
                 ring.failed(endpoint, at: now)
             }
@@ -124,7 +106,6 @@ extension ReconnectMachine {
         return askPolicy(for: demand, at: now)
     }
 
-    /// Handles the instant that `.wait(until:)` or `deadline` named.
     package mutating func timerFired(at now: Instant) -> Action {
         switch phase {
         case .waiting(let wait): return wait.until <= now ? connect(at: now) : .wait(until: wait.until)
@@ -134,21 +115,15 @@ extension ReconnectMachine {
         }
     }
 
-    // MARK: Rules
-
-    /// Whether the number of attempts in a row that failed, or led to links that did no work, has reached the maximum
-    /// of the policy.
     var hasUsedUpAttempts: Bool { policy.maximumAttempts.map { failures >= $0 } ?? false }
 
-    /// Begins an attempt, or waits for what is left of the wait that began when the machine gave up.
+    /// Waits for what is left of the wait that began when the machine gave up.
     mutating func start(notBefore restUntil: Instant, at now: Instant) -> Action {
         guard !ring.isEmpty else { return .giveUp }
         let earliest = max(restUntil, ring.earliestStart(at: now))
         return earliest > now ? wait(until: earliest, policyUntil: restUntil) : connect(at: now)
     }
 
-    /// Connects soon after an orderly end, without the delay of the policy. A delay that a server has asked for still
-    /// applies.
     private mutating func connectPromptly(before present: Wait, at now: Instant) -> Action {
         guard let promptFrom else { return .none }
         let earliest = max(promptFrom, ring.earliestStart(at: now))
@@ -156,14 +131,12 @@ extension ReconnectMachine {
         return earliest < present.until ? wait(until: earliest, policyUntil: present.policyUntil) : .none
     }
 
-    /// Draws the instant from which a request may connect after an orderly end.
     private mutating func drawPromptStart(at now: Instant) {
         let (floor, jitter) = Self.promptDelay
         promptFrom = now.advanced(by: floor + jitter * generator.nextUnit())
     }
 
-    /// Goes to `idle`, because no link is needed now. The next request connects, but not before the end of the wait
-    /// that would follow now.
+    /// The next request connects, but not before the end of the wait that would follow now.
     mutating func rest(at now: Instant) -> Action {
         phase = .idle(restUntil: promptFrom ?? restAfterPolicy(at: now))
         ring.beginRound()
@@ -180,7 +153,6 @@ extension ReconnectMachine {
         return .connect(attempt)
     }
 
-    /// Returns the ID of a new attempt.
     mutating func nextID() -> SessionID {
         attemptCount += 1
         return SessionID(attemptCount, ofClient: client)
@@ -192,12 +164,9 @@ extension ReconnectMachine {
         return .wait(until: until)
     }
 
-    /// Begins the wait before the next attempt, or gives up if the policy does.
-    ///
-    /// The wait has the length that the policy decides; after an orderly end, with a request waiting, it ends at
-    /// `promptFrom` if that is sooner. In either case it lasts until a server may be tried.
+    /// Waits as the policy decides; after an orderly end, with a request waiting, at most until `promptFrom`.
     mutating func askPolicy(for demand: Demand = .request, at now: Instant) -> Action {
-        // Without endpoints, it is not the policy that gives up. The pause is as long as the wait of the policy.
+        // Without endpoints, it is not the policy that gives up. The pause is as long as its wait.
         guard !ring.isEmpty else { return giveUp(at: now) }
         guard case .retry(let delay) = decision(by: policy.reconnect) else {
             return giveUp(at: now, policyGaveUp: true)
@@ -208,8 +177,7 @@ extension ReconnectMachine {
         return wait(until: max(policyUntil, ring.earliestStart(at: now)), policyUntil: policyUntil)
     }
 
-    /// Gives up. No attempt begins until the end of what would have been the next wait: continued demand must not cause
-    /// a flood of attempts.
+    /// Steady demand must not cause a flood of attempts, so the machine rests for what would have been the next wait.
     mutating func giveUp(at now: Instant, policyGaveUp: Bool = false) -> Action {
         var restUntil = restAfterPolicy(at: now, policyGaveUp: policyGaveUp)
         if let promptFrom { restUntil = min(restUntil, promptFrom) }
@@ -220,7 +188,6 @@ extension ReconnectMachine {
         return .giveUp
     }
 
-    /// The end of the policy's next wait, or of the wait of `Backoff()` if the policy gives up.
     private mutating func restAfterPolicy(at now: Instant, policyGaveUp: Bool = false) -> Instant {
         var rest = policyGaveUp ? ReconnectDecision.giveUp : decision(by: policy.reconnect)
         if rest == .giveUp { rest = decision(by: Backoff()) }
@@ -229,7 +196,6 @@ extension ReconnectMachine {
         return now.advanced(by: max(.zero, delay))
     }
 
-    /// Whether the ready link has proved itself, or would have if it ended now.
     func hasProvedItself(inOrder: Bool = false, wasSilent: Bool = false, at now: Instant) -> Bool {
         guard let link else { return false }
         let lifetime = now.since(link.since)
@@ -238,17 +204,9 @@ extension ReconnectMachine {
             || lifetime >= policy.stableAfter && !wasSilent
     }
 
-    /// How long the link has been ready.
     func lifetime(at now: Instant) -> Duration { link.map { now.since($0.since) } ?? .zero }
 
-    /// Ends the ready link, and leaves the machine idle. Returns whether the link has proved itself; if so, earlier
-    /// failures are forgotten.
-    ///
-    /// - Parameters:
-    ///   - inOrder: Whether the link had an orderly end with nothing in flight. Then a handshake on it is sufficient
-    ///     proof, unless it was very short.
-    ///   - wasSilent: Whether the server sent nothing. Then its lifetime is no proof.
-    ///   - isReplaced: Whether the next link is ready. Then the current round continues.
+    /// Returns whether the link has proved itself. `inOrder`: nothing in flight. `isReplaced`: the next link is ready.
     mutating func endReady(
         inOrder: Bool = false,
         wasSilent: Bool = false,
@@ -261,16 +219,14 @@ extension ReconnectMachine {
             failures = 0
             round = 0
         }
-        // After a shorter link the round continues: servers that each close soon after connecting get one turn each, as
-        // if they could not be reached.
+        // After a shorter link the round continues: servers that close soon after connecting get one turn each.
         if lifetime >= policy.stableAfter, !isReplaced { ring.beginRound() }
         keptReturn = nil
         phase = .idle(restUntil: .distantPast)
         return hasProvedItself
     }
 
-    /// Holds `endpoint` for as long as its server asked for, plus up to a tenth, so that its clients do not all come
-    /// back at once. If no other endpoint can be used, the wait is not longer than the policy allows.
+    /// Adds up to a tenth, so that the clients of a server do not all come back at once.
     mutating func hold(_ endpoint: Endpoint, for hint: Duration?, at now: Instant) {
         guard let hint, hint > .zero else { return }
         let extra = 0.1 * generator.nextUnit()

@@ -1,7 +1,5 @@
-/// The effects of network changes on attempts.
 extension ReconnectMachine {
-    /// Pauses attempts until a route appears, because no route leads to any endpoint. A failure without a route says
-    /// nothing about the servers.
+    /// A failure without a route says nothing about the servers.
     mutating func pause(looksAgain: Bool, at now: Instant) -> Action {
         guard !ring.isEmpty, case .retry = decision(by: policy.reconnect)
         else { return giveUp(at: now, policyGaveUp: true) }
@@ -10,10 +8,7 @@ extension ReconnectMachine {
         return .rest
     }
 
-    /// Handles a changed network in which a route leads to an endpoint: the next attempt begins soon, and the policy
-    /// starts over.
-    ///
-    /// - Parameter isAttemptConcerned: Whether the attempt in progress began on a path that no longer exists.
+    /// `isAttemptConcerned`: the attempt in progress began on a path that no longer exists.
     package mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
         switch phase {
         case .closed, .suspended: return .none
@@ -50,8 +45,7 @@ extension ReconnectMachine {
         }
     }
 
-    /// Handles a network in which no route seems to lead to any endpoint. An attempt verifies that: it fails at once if
-    /// there is no route.
+    /// No route seems to lead to any endpoint. An attempt verifies that: it fails at once if there is none.
     package mutating func networkLost(at now: Instant) -> Action {
         guard now.since(lastPrompt) >= Self.networkPace else { return .none }
         switch phase {
@@ -65,7 +59,6 @@ extension ReconnectMachine {
         }
     }
 
-    /// Replaces the present link, because a new one would take a better path; at most once within `networkPace`.
     package mutating func takeBetterPath(at now: Instant) -> Action {
         let earliest = lastPrompt.advanced(by: Self.networkPace)
         guard earliest > now else {
@@ -80,7 +73,6 @@ extension ReconnectMachine {
 
     private mutating func startAnew() { (failures, round) = (0, 0) }
 
-    /// Waits until `start`, and for as long as servers have asked for, but not beyond the present wait.
     private mutating func connectLater(
         at start: Instant,
         unlessBefore present: Wait? = nil,
@@ -94,7 +86,6 @@ extension ReconnectMachine {
         return wait(until: earliest, policyUntil: start)
     }
 
-    /// Draws when the next attempt may begin.
     private mutating func soon(at now: Instant, isPaced: Bool) -> Instant {
         let start = now.advanced(by: Self.networkJitter * generator.nextUnit())
         return isPaced ? max(start, lastPrompt.advanced(by: Self.networkPace)) : start

@@ -1,27 +1,21 @@
-/// Eight bytes of a text, which are examined together.
-///
-/// The bytes that a method finds are the top bits of its result: for the first of the eight, bit 7. It has no other
-/// bits.
+/// Eight bytes of a text, examined together. A result has the top bit of each byte found: bit 7 for the first.
 @usableFromInline
 package struct ByteLanes {
     @usableFromInline let word: UInt64
 
-    /// Takes the eight bytes of `bytes` at `offset`, which must be within bounds.
     @inlinable
     package init(_ bytes: Span<UInt8>, at offset: Int) {
         // Safe: the bounds are checked, and any eight bytes are an integer.
         word = unsafe UInt64(littleEndian: bytes.bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
 
-    /// Returns the bytes that equal `byte`.
     @inlinable
     package func equal(to byte: UInt8) -> UInt64 { Self.zeros(of: word ^ 0x0101_0101_0101_0101 &* UInt64(byte)) }
 
-    /// The control characters below 32.
     @inlinable
     package var controls: UInt64 { Self.zeros(of: word & 0xe0e0_e0e0_e0e0_e0e0) }
 
-    /// Returns the bytes of `word` that are 0. No carry leaves a byte, so the result is right for all of them.
+    /// No carry leaves a byte, so the result is right for all bytes.
     @inlinable
     package static func zeros(of word: UInt64) -> UInt64 {
         let low: UInt64 = 0x7f7f_7f7f_7f7f_7f7f
@@ -30,12 +24,7 @@ package struct ByteLanes {
 }
 
 extension Span<UInt8> {
-    /// Returns the offset of the first byte at or after `start` that is found, or the number of bytes.
-    ///
-    /// - Parameters:
-    ///   - start: Where the search begins; at least 0.
-    ///   - found: Returns those of eight bytes that are to be found.
-    ///   - isFound: Whether one byte is to be found. It must agree with `found`.
+    /// Returns the number of bytes if none is found. `found` and `isFound` must agree.
     @inlinable
     @inline(__always)
     package func firstOffset(
@@ -53,8 +42,7 @@ extension Span<UInt8> {
         return place
     }
 
-    /// Returns the offset of the first byte from `start` on that ends a JSON string, begins an escape, or may not be in
-    /// a string; or the number of bytes.
+    /// The next byte ends a JSON string, begins an escape, or may not be in a string.
     @inlinable
     @inline(__always)
     package func endOfPlainText(from start: Int) -> Int {

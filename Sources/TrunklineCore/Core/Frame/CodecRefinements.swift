@@ -1,6 +1,5 @@
-// The optional capabilities of a protocol. A codec that conforms to one of these protocols must implement all of its
-// requirements, so a misspelt member does not compile. The library finds these conformances by casts, in
-// `ProtocolCodec` and `LinkCodec`.
+// A codec must implement all requirements of one of these protocols, so a misspelt member does not compile. The library
+// finds the conformances by casts, in `ProtocolCodec` and `LinkCodec`.
 
 // MARK: - Requests
 
@@ -51,7 +50,6 @@ public enum CancelKind: Sendable, Hashable {
     /// serials.
     case flush
 
-    /// Whether the cancel frame has a serial of its own.
     package var hasOwnSerial: Bool {
         switch self {
         case .answered, .unanswered: false
@@ -59,7 +57,6 @@ public enum CancelKind: Sendable, Hashable {
         }
     }
 
-    /// Whether a response comes to the cancel frame itself.
     package var isAnswered: Bool { self == .answeredRequest || self == .flush }
 }
 

@@ -17,7 +17,6 @@ public struct ContentType: RawRepresentable, Sendable, Hashable {
     /// An HTTP message: 3.
     public static let http = ContentType(rawValue: 3)
 
-    /// The name of the field in a frame.
     package static let fieldName = "contentType"
 }
 

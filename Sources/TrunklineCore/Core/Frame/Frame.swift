@@ -93,11 +93,8 @@ public struct Frame: Sendable, Hashable {
     /// named fields `headLength` and `trailerLength` of a received frame then hold their sizes in bytes. Errors then
     /// report the size of the content alone.
     public var body: Bytes
-    /// Where the frame was received.
     @usableFromInline var origin = Origin()
-    /// The named header fields, sorted by name, and before them the marks, if the frame has any; `nil` for none. Most
-    /// frames have none, and copying an empty array costs two operations of the runtime, but copying `nil` costs
-    /// nothing.
+    /// The marks, then fields sorted by name. `nil` for none: copying an empty array costs two runtime operations.
     @usableFromInline var namedFields: [NamedField]?
 
     /// The session of the link on which the frame was received, as in ``ConnectionState/ready(_:session:)``. It is set
@@ -109,7 +106,7 @@ public struct Frame: Sendable, Hashable {
         set { origin.session = newValue?.bits ?? 0 }
     }
 
-    /// Always equal, so that the origin of frames does not matter when they are compared.
+    /// Always equal: the origin of frames does not matter when they are compared.
     @usableFromInline
     struct Origin: Sendable, Hashable {
         /// 0 for none. Frames are copied often, and an optional would make them larger.
@@ -144,7 +141,7 @@ public struct Frame: Sendable, Hashable {
         package enum Value: Sendable, Hashable {
             case number(UInt64)
             case bytes(Bytes)
-            /// What a codec has marked: no field, but kept among them, because few frames have either.
+            /// Not a field, but kept among them, because few frames have either.
             case marks(FrameMarks)
         }
     }
@@ -209,15 +206,13 @@ public struct Frame: Sendable, Hashable {
         set { set(field, to: newValue.map { .bytes($0) }) }
     }
 
-    /// The value of a named field.
     private func value(of field: String) -> NamedField.Value? {
         namedFields?.last { $0.name == field }?.value
     }
 
-    /// Whether the frame ends its link, at once or when its requests have been answered.
     package var isFarewell: Bool { linkEnding != nil || kind == .goAway }
 
-    /// The name of a mark that only received frames have, or `nil` for none.
+    /// A mark that only received frames have.
     var receivedMark: String? {
         if let malformedReason { return "malformedReason (\(malformedReason))" }
         if linkEnding != nil { return "linkEnding" }
@@ -226,27 +221,22 @@ public struct Frame: Sendable, Hashable {
         return reason == nil ? nil : "reason"
     }
 
-    /// The named header fields, sorted by name.
     package var fields: [NamedField] {
         guard let namedFields else { return [] }
         return marks == nil ? namedFields : Array(namedFields.dropFirst())
     }
 
-    /// Whether the frame has named header fields.
     @inline(__always)
     package var hasFields: Bool { namedFields != nil && !fields.isEmpty }
 
-    /// Replaces all named header fields, which are sorted by name.
     package mutating func setSortedFields(_ fields: [NamedField]) { setNamed(fields, marks) }
 
-    /// Replaces the fields, which are sorted by name, and the marks.
     mutating func setNamed(_ fields: [NamedField], _ marks: FrameMarks?) {
         let all = (marks.map { [NamedField(name: "", value: .marks($0))] } ?? []) + fields
         namedFields = all.isEmpty ? nil : all
     }
 
-    /// Replaces all named header fields, in less than quadratic time. Of several with the same name, the last one
-    /// counts.
+    /// Takes less than quadratic time. Of several fields with the same name, the last one counts.
     package mutating func setFields(_ fields: [NamedField]) {
         let values = Dictionary(fields.map { ($0.name, $0.value) }) { $1 }
         setSortedFields(values.map { NamedField(name: $0.key, value: $0.value) }.sorted { $0.name < $1.name })
@@ -267,7 +257,6 @@ public struct Frame: Sendable, Hashable {
     package static let headLength = "headLength"
     package static let trailerLength = "trailerLength"
 
-    /// The number of bytes in the body without head and trailers.
     var contentCount: Int {
         let head = Int(clamping: self[Self.headLength] ?? 0)
         let trailers = Int(clamping: self[Self.trailerLength] ?? 0)
@@ -275,10 +264,9 @@ public struct Frame: Sendable, Hashable {
         return head <= body.count && trailers <= body.count - head ? body.count - head - trailers : body.count
     }
 
-    /// The names of the header fields that are set.
     package var fieldNames: [String] { fields.map(\.name) }
 
-    /// The number of bytes in the body and in the named byte fields (such as `head`), for limits.
+    /// Includes the byte fields, such as `head`, for limits.
     package var byteCount: Int {
         guard let namedFields else { return body.count }
         return namedFields.reduce(body.count) { sum, field in
@@ -286,11 +274,9 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// The number of bytes in the body and in the fields, names included.
     package var contentSize: Int { fields.reduce(byteCount) { sum, field in sum + field.name.utf8.count } }
 
-    /// A copy of this frame that does not keep memory alive much larger than `contentSize`, for frames that are kept
-    /// for a long time.
+    /// For frames that are kept: does not keep memory alive much larger than `contentSize`.
     package var compacted: Frame {
         var frame = self
         frame.body = body.compacted

@@ -17,7 +17,6 @@ public enum ResponseMatching: Sendable, Hashable {
 }
 
 extension ResponseMatching {
-    /// Whether responses are matched in order, on the link or on a channel, so that they have no serials.
     package var isInOrder: Bool { self == .inOrder || self == .inOrderByChannel }
 }
 
@@ -109,7 +108,6 @@ extension FrameCodec {
         try _decodeAll(&input, into: &frames, limit: .max)
     }
 
-    /// Returns a copy of this codec with `value` at `path`.
     package func with<Value>(_ path: WritableKeyPath<Self, Value>, _ value: Value) -> Self {
         var codec = self
         codec[keyPath: path] = value

@@ -35,7 +35,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     public private(set) var exceedsLimit = false
     /// What was found and what was expected: one line, for logs.
     public var message: String
-    /// The size that a binary length field announced, which is also what arbitrary bytes look like; `nil` for none.
+    /// The size in a binary length field, which is also what arbitrary bytes look like.
     private var announcedSize: UInt64?
 
     /// Creates an error, for codecs.
@@ -66,7 +66,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         self.announcedSize = announcedSize
     }
 
-    /// Returns the error as a violation of the protocol, if it announced a size that exceeds `maximum`.
+    /// A violation of the protocol, if the announced size exceeds `maximum`.
     func judged(byMaximum maximum: Int) -> FrameError {
         guard let announcedSize, announcedSize > UInt64(clamping: maximum) else { return self }
         var error = self

@@ -1,4 +1,4 @@
-/// The values of a frame's header and the size of its body, without the body: what a recorder keeps of a frame.
+/// What a recorder keeps of a frame: the header and the size of the body.
 package struct FrameHead: Sendable {
     package var kind: Frame.Kind
     package var type: UInt32
@@ -7,7 +7,6 @@ package struct FrameHead: Sendable {
     package var isErrorResponse: Bool
     package var isMalformed: Bool
     package var endsLink: Bool
-    /// Whether the frame has named fields or marks.
     package var hasExtras: Bool
     package var bodyCount: Int
 

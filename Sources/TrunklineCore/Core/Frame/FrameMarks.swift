@@ -1,4 +1,4 @@
-/// The marks of a frame for which not every frame has room. Shared, because they do not change.
+/// Marks that few frames have. Shared, because they do not change.
 @usableFromInline
 package final class FrameMarks: Sendable, Hashable {
     let content: Content
@@ -23,7 +23,6 @@ package final class FrameMarks: Sendable, Hashable {
 }
 
 extension Frame {
-    /// Whether there are such marks.
     @inline(__always)
     var hasMarks: Bool { namedFields != nil && marks != nil }
 
@@ -52,7 +51,6 @@ extension Frame {
         setMark { $0.malformedMessage = error.message }
     }
 
-    /// What the codec has found, after a colon; empty if it has not said so.
     var malformedFinding: String { marks?.content.malformedMessage.map { ": \($0)" } ?? "" }
 }
 
@@ -72,13 +70,11 @@ extension Frame {
         }
     }
 
-    /// The bits of the serial above 64.
     package var highSerial: UInt64 {
         get { marks?.content.highSerial ?? 0 }
         set { if newValue != highSerial { setMark { $0.highSerial = newValue } } }
     }
 
-    /// Copies the serial of `other`, with all its bits.
     package mutating func copySerial(of other: Frame) { (serial, highSerial) = (other.serial, other.highSerial) }
 }
 

@@ -11,7 +11,6 @@ public enum PushKey: Sendable, Hashable {
     /// A name. Two names are equal if their bytes are equal.
     case name(Bytes)
 
-    /// Creates a name from the UTF-8 bytes of `text`.
     package init(_ text: String) { self = .name(Bytes(text)) }
 }
 

@@ -3,34 +3,28 @@
 /// Small pieces are copied into one run of memory. ``Bytes`` of 4,096 bytes or more are held by reference and never
 /// copied.
 public struct SendBuffer: Sendable {
-    /// A piece of the output: a range of `gathered`, or bytes held by reference.
     private enum Segment {
         case gathered(Range<Int>)
         case shared(Bytes)
     }
 
-    /// The bytes that were copied in.
     @usableFromInline package var gathered: [UInt8] = []
-    /// The bytes held by reference, in order. Each follows the first `offset` bytes of `gathered`.
+    /// In order. Each follows the first `offset` bytes of `gathered`.
     private var shared: [(offset: Int, bytes: Bytes)] = []
-    /// The number of bytes in `shared`.
     private var sharedCount = 0
-    /// The number of bytes, counted from the front, that were written.
     private var written = 0
-    /// The index of the first segment with unwritten bytes, and the number of its bytes that were written.
+    /// The index of the first segment with unwritten bytes, and how many of its bytes were written.
     private var firstUnwritten = 0
     private var writtenOfFirst = 0
 
-    /// Bytes of at least this size are held by reference.
     private static let sharingThreshold = 4096
 
     /// Creates an empty buffer.
     public init() {}
 
-    /// The number of bytes that were appended and not written yet.
     package var count: Int { appendedCount - written }
 
-    /// The number of bytes that were appended since the buffer was last empty.
+    /// Since the buffer was last empty.
     package var appendedCount: Int { gathered.count + sharedCount }
 
     package var isEmpty: Bool { count == 0 }
@@ -49,7 +43,7 @@ public struct SendBuffer: Sendable {
         unsafe withUnsafeBytes(of: ordered) { unsafe gathered.append(contentsOf: $0) }
     }
 
-    /// Appends three integers, most significant byte first, and `bytes`. One step takes a quarter of the time of four.
+    /// One step takes a quarter of the time of four.
     package mutating func append(integers first: UInt32, _ second: UInt32, _ third: UInt32, then bytes: borrowing Bytes)
     {
         let ordered = (first.bigEndian, second.bigEndian, third.bigEndian)
@@ -81,7 +75,6 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Appends `count` bytes to `gathered`. `fill` writes all of them.
     @inline(__always)
     private mutating func gather(_ count: Int, _ fill: (UnsafeMutableRawPointer) -> Void) {
         gathered.append(addingCapacity: count) { output in
@@ -102,27 +95,22 @@ public struct SendBuffer: Sendable {
     @inlinable
     public mutating func append(_ bytes: some Collection<UInt8>) { gathered.append(contentsOf: bytes) }
 
-    /// Appends the UTF-8 bytes of `text`.
     @inlinable
     package mutating func append(utf8 text: String) { gathered.append(contentsOf: text.utf8) }
 
-    // MARK: Rolling back and writing
-
-    /// A position to return to with `rollBack(to:)`.
     package struct Mark {
         fileprivate var gathered, shared, sharedCount: Int
     }
 
     package var mark: Mark { Mark(gathered: gathered.count, shared: shared.count, sharedCount: sharedCount) }
 
-    /// Removes everything that was appended since `mark`.
     package mutating func rollBack(to mark: Mark) {
         gathered.removeSubrange(mark.gathered...)
         shared.removeSubrange(mark.shared...)
         sharedCount = mark.sharedCount
     }
 
-    /// Removes everything except the first `length` bytes, counted from when the buffer was last empty.
+    /// `length` is counted from when the buffer was last empty.
     package mutating func truncate(to length: Int) {
         var kept = Mark(gathered: 0, shared: 0, sharedCount: 0)
         while kept.shared < shared.count, shared[kept.shared].offset + kept.sharedCount < length {
@@ -147,13 +135,11 @@ public struct SendBuffer: Sendable {
         return all
     }
 
-    /// Calls `body` with all bytes that were appended, in one piece of memory.
     package func withAllBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         shared.isEmpty ? unsafe gathered.withUnsafeBytes(body) : unsafe bytes.withUnsafeBytes(body)
     }
 
-    /// Returns the segment at `index`. Even indices are runs of gathered bytes, which may be empty; odd indices are
-    /// bytes held by reference.
+    /// Even indices are runs of gathered bytes, which may be empty; odd indices are bytes held by reference.
     private func segment(_ index: Int) -> Segment {
         let next = index / 2
         if index % 2 == 1 { return .shared(shared[next].bytes) }
@@ -161,7 +147,6 @@ public struct SendBuffer: Sendable {
         return .gathered(start..<(next < shared.count ? shared[next].offset : gathered.count))
     }
 
-    /// Calls `body` with the unwritten bytes, in order, in at most `limit` pieces of memory.
     package func withUnwritten<Result>(limit: Int = 64, _ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe gathered.withUnsafeBytes { memory in
             if shared.isEmpty {
@@ -196,8 +181,6 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Marks `length` bytes as written. When all are written, the buffer starts over; it keeps its memory unless that
-    /// is large.
     package mutating func didWrite(_ length: Int) {
         precondition(length >= 0 && length <= count, "wrote more bytes than the buffer had")
         written += length
@@ -215,7 +198,6 @@ public struct SendBuffer: Sendable {
         }
     }
 
-    /// Removes everything, written or not.
     package mutating func reset() {
         gathered.removeAll(keepingCapacity: gathered.capacity <= 256 * 1024)
         shared.removeAll(keepingCapacity: true)

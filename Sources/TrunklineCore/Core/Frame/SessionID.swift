@@ -2,15 +2,13 @@
 ///
 /// A later attempt has a higher number. Numbers are never reused, and no link has the number of an attempt that failed.
 public struct SessionID: Sendable, Hashable {
-    /// The number. For the session of a client of a cluster, the highest bit is set, the next 23 bits are the number of
-    /// the client within its cluster, and the other 40 are the number of the session.
+    /// In a cluster: 1 bit set, 23 bits for the number of the client, 40 bits for that of the session.
     @usableFromInline let bits: UInt64
 
     /// The number; at least 1 for an attempt of a client.
     @inlinable
     public var number: UInt64 { bits >> 63 == 0 ? bits : bits & 0xFF_FFFF_FFFF }
 
-    /// The number of the client within its cluster; 0 without a cluster.
     package var client: UInt64 { bits >> 63 == 0 ? 0 : bits >> 40 & 0x7F_FFFF }
 
     /// Creates the ID with a number, for example one from a log. Clients have no numbers from 2⁶³ on; of such a number, the
@@ -18,12 +16,10 @@ public struct SessionID: Sendable, Hashable {
     @inlinable
     public init(_ number: UInt64) { bits = number & (1 << 63 - 1) }
 
-    /// Creates the ID of a session of a client of a cluster; without a cluster, `client` is 0.
     package init(_ number: UInt64, ofClient client: UInt64) {
         bits = client == 0 ? number : number & 0xFF_FFFF_FFFF | (client & 0x7F_FFFF) << 40 | 1 << 63
     }
 
-    /// Creates the ID with bits that were stored.
     package init(bits: UInt64) { self.bits = bits }
 }
 

@@ -1,5 +1,4 @@
-/// Variable-length integers (LEB128, as in protobuf and MQTT): seven bits in each byte, the lowest first, with the top
-/// bit set in all bytes but the last.
+/// LEB128, as in protobuf and MQTT: seven bits in each byte, the lowest first, the top bit set in all but the last.
 extension ReceiveBuffer {
     /// Returns the variable-length integer at `offset` and its size, without consuming it, or `nil` if it is
     /// incomplete.
@@ -38,20 +37,18 @@ extension ReceiveBuffer {
     }
 }
 
-/// The result of reading a variable-length integer.
 @frozen
 @usableFromInline
 package enum Varint {
     case whole(UInt64, width: Int)
     case incomplete
     case aboveMaximum
-    /// The integer has as many bytes as it may have, and the last one announces more.
+    /// The last byte that is allowed announces another one.
     case endless
 }
 
 extension RawSpan {
-    /// Reads the variable-length integer at `offset`, of at most `most` bytes and at most `maximum`. The low
-    /// (`littleEndian`) or high (`bigEndian`) seven bits come first.
+    /// The low (`littleEndian`) or high (`bigEndian`) seven bits come first.
     @inlinable
     @inline(__always)
     package func varint(at offset: Int, _ order: ByteOrder, width most: Int = 10, upTo maximum: UInt64) -> Varint {

@@ -1,11 +1,10 @@
-/// How many requests may be unanswered on a link of datagrams, so that a path that loses datagrams because there are too
-/// many of them recovers: TCP's slow start and congestion avoidance, counted in requests (RFC 5681 §3.1, RFC 8085 §3.1).
+/// The congestion window of a link of datagrams, in unanswered requests: TCP's slow start and congestion avoidance (RFC
+/// 5681 §3.1, RFC 8085 §3.1).
 package struct DatagramWindow: Sendable {
     package private(set) var size: Int
     private let minimum: Int
     /// Below this size the window grows with each answer, above it by one with each `size` answers.
     private var threshold = Int.max
-    /// The answers above the threshold since the window grew.
     private var answersSinceGrowth = 0
     private var reducedAt = Instant.distantPast
 
@@ -14,7 +13,6 @@ package struct DatagramWindow: Sendable {
         size = self.minimum
     }
 
-    /// Notes that `count` answers have arrived, after which `unanswered` requests are left.
     package mutating func answered(_ count: Int, unanswered: Int) {
         // A window that was not used says nothing about the path (RFC 7661 §4.1).
         guard unanswered + count > size / 2 else { return }
@@ -26,8 +24,7 @@ package struct DatagramWindow: Sendable {
         }
     }
 
-    /// Notes that a request that was sent at `sentAt` seems to be lost. Those that were in flight when the window was
-    /// reduced do not reduce it again.
+    /// Requests that were in flight when the window was reduced do not reduce it again.
     package mutating func lost(sentAt: Instant, at now: Instant) {
         guard sentAt >= reducedAt else { return }
         (size, reducedAt, answersSinceGrowth) = (max(minimum, size / 2), now, 0)

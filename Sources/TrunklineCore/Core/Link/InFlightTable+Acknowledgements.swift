@@ -1,6 +1,6 @@
 /// Responses that answer several requests, and parts that belong to several.
 extension InFlightTable {
-    /// Matched by serial: what is known about the order of numbers since the latest cumulative acknowledgement.
+    /// Matched by serial: the order of numbers since the latest cumulative acknowledgement.
     struct Acknowledged: Sendable {
         /// Every request of `types` with an earlier number has left the table.
         var first: SerialNumber = 0
@@ -9,7 +9,6 @@ extension InFlightTable {
         var isOutOfOrder = true
     }
 
-    /// The requests that a response has answered, and which have left the table, in the order of their frames.
     package struct AnsweredRequests: Sendable, Equatable {
         package struct Request: Sendable, Equatable {
             package let id: RequestID
@@ -24,21 +23,15 @@ extension InFlightTable {
         }
 
         package var requests: [Request] = []
-        /// The abandoned ones among them. The response is discarded for these.
         package var late: [Late] = []
 
-        /// Whether cancel frames are among them, so that serials are free.
         package var hasCancelFrame = false
 
         package var isEmpty: Bool { requests.isEmpty && late.isEmpty && !hasCancelFrame }
     }
 
-    /// Takes a complete response that answers several requests, and removes them.
-    ///
-    /// - Parameters:
-    ///   - serial: The serial of the response or, matched in order by channel, its channel.
-    ///   - types: The types of the requests that it can answer; `nil` for all.
-    ///   - unstarted: No frame from here on has been written, so the response cannot belong to one of those.
+    /// `serial` is that of the response or, matched in order by channel, its channel. `types`: `nil` for all. No frame
+    /// from `unstarted` on has been written, so the response cannot belong to one of those.
     package mutating func takeAnswered(
         _ answers: Frame.Answers,
         _ serial: SerialNumber,
@@ -63,7 +56,6 @@ extension InFlightTable {
         return answered
     }
 
-    /// Removes the request with `number`, if it can have been answered. Returns whether it was there.
     @discardableResult
     private mutating func take(
         _ number: SerialNumber,
@@ -103,9 +95,6 @@ extension InFlightTable {
         return true
     }
 
-    /// Takes the requests with numbers in `ranges`, in any order.
-    ///
-    /// See `maySearchOneByOne`.
     private mutating func takeAll(
         in ranges: [ClosedRange<SerialNumber>],
         _ types: Set<UInt32>?,
@@ -121,8 +110,8 @@ extension InFlightTable {
         }
     }
 
-    /// Whether the numbers in `ranges` are looked up one by one, because they are few. Otherwise, or if the peer has
-    /// named as many numbers as there are places since a frame was last written, they are searched in an index.
+    /// If false, the ranges are searched in an index: they have many numbers, or the peer has named as many numbers as
+    /// there are places since a frame was last written.
     private mutating func maySearchOneByOne(
         _ ranges: [ClosedRange<SerialNumber>],
         _ unstarted: OutboundPosition
@@ -141,8 +130,6 @@ extension InFlightTable {
         return true
     }
 
-    /// Takes the requests with `serial` and with earlier ones.
-    ///
     /// Usually the search begins behind the latest acknowledgement. So all searches together pass each number once.
     private mutating func takeThrough(
         _ serial: SerialNumber,
@@ -172,8 +159,7 @@ extension InFlightTable {
         acknowledged = Acknowledged(first: serial &+ 1, types: types, isOutOfOrder: !isInSequence)
     }
 
-    /// Takes the requests that are not younger than `serial`, wherever they are. Returns whether all of them were
-    /// started.
+    /// Returns whether all requests that are not younger than `serial` were started.
     private mutating func takeUpTo(
         _ serial: SerialNumber,
         _ types: Set<UInt32>?,
@@ -185,7 +171,6 @@ extension InFlightTable {
         return age(of: serial) >= age(of: index.latest)
     }
 
-    /// The numbers that are not younger than `serial`.
     private func ranges(through serial: SerialNumber) -> [ClosedRange<SerialNumber>] {
         // Numbers behind the latest one were used before the end of the range was reached.
         let last = latest
@@ -194,10 +179,8 @@ extension InFlightTable {
         return last < range.upperBound ? ranges + [last + 1...range.upperBound] : ranges
     }
 
-    /// The number that was used last.
     private var latest: SerialNumber { next == range.lowerBound ? range.upperBound : next - 1 }
 
-    /// How many numbers were used after `number`, across the end of the range.
     private func age(of number: SerialNumber) -> UInt64 {
         let last = latest
         return number <= last ? last - number : last - range.lowerBound + (range.upperBound - number) + 1
@@ -207,32 +190,22 @@ extension InFlightTable {
 // MARK: - Parts
 
 extension InFlightTable {
-    /// The requests to which a part belongs that names several (`Frame.answers`). They stay in the table.
     package struct NamedRequests: Sendable {
         package struct Request: Sendable {
             package let entry: Entry
             package let number: SerialNumber
         }
 
-        /// Each once, in the order of their frames, without abandoned ones.
         package var requests: [Request] = []
-        /// Whether abandoned ones, or cancel frames, are among them. The part is discarded for these requests.
         package var hasLate = false
-        /// The number of all of them, and of cancel frames that were not written: the steps that each such part takes.
+        /// The steps that each such part takes.
         package var visitedCount = 0
 
         package var isEmpty: Bool { requests.isEmpty && !hasLate }
     }
 
-    /// Returns the requests to which a part belongs that names several.
-    ///
-    /// If the part names one request alone, and this is abandoned, its number is held until `instant` at least, because
-    /// the server still works on it. A part for all requests, or a range of them, says nothing about each.
-    ///
-    /// - Parameters:
-    ///   - serial: The serial of the part or, matched in order by channel, its channel.
-    ///   - types: The types of the requests to which it can belong; `nil` for all.
-    ///   - unstarted: No frame from here on has been written, so the part cannot belong to one of those.
+    /// If the part names one abandoned request alone, its number is held until `instant` at least, because the server
+    /// still works on it. A part for all requests, or a range, says nothing about each.
     package mutating func matchAll(
         _ answers: Frame.Answers,
         _ serial: SerialNumber,
@@ -263,18 +236,15 @@ extension InFlightTable {
         return search.found
     }
 
-    /// What a part can belong to, and what it belongs to.
     private struct PartSearch {
         var types: Set<UInt32>?
         let unstarted: OutboundPosition
         let prolongation: Instant
-        /// Whether the part names one request alone, or at least the range that is searched does.
         var namesOne = false
         var found = NamedRequests()
     }
 
-    /// Adds the request with `number`, if the part can belong to it. Returns whether it can, or could once a further
-    /// frame is written.
+    /// Returns whether the part can belong to the request, or could once a further frame is written.
     @discardableResult
     private mutating func find(_ number: SerialNumber, _ search: inout PartSearch) -> Bool {
         switch slots[number] {
@@ -299,7 +269,6 @@ extension InFlightTable {
         return true
     }
 
-    /// Finds the requests with numbers in `ranges`, which have none in common.
     private mutating func findAll(in ranges: [ClosedRange<SerialNumber>], _ search: inout PartSearch) {
         guard maySearchOneByOne(ranges, search.unstarted) else {
             return findIndexed(in: ranges, isNamed: true, &search)
@@ -310,7 +279,6 @@ extension InFlightTable {
         }
     }
 
-    /// The numbers of `ranges`, in ranges that are in ascending order and have none in common.
     private static func disjoint(_ ranges: [ClosedRange<SerialNumber>]) -> [ClosedRange<SerialNumber>] {
         if zip(ranges, ranges.dropFirst()).allSatisfy({ $0.upperBound < $1.lowerBound }) { return ranges }
         var disjoint: [ClosedRange<SerialNumber>] = []
@@ -324,7 +292,6 @@ extension InFlightTable {
         return disjoint
     }
 
-    /// Matched in order: finds the `count` oldest requests, of `channel` if there are several.
     private mutating func findNext(_ count: Int, onChannel channel: UInt64, _ search: inout PartSearch) {
         guard count > 0, let first = number(of: channel) else { return }
         var rest = count
@@ -355,9 +322,7 @@ extension InFlightTable {
         if rest > 0, number < next { findIndexed(in: [number...SerialNumber.max], atMost: rest, &search) }
     }
 
-    /// Finds the requests with numbers in `ranges`, which are in ascending order and have none in common.
-    ///
-    /// - Parameter isNamed: Whether the part names these ranges, so that one of a single number names a request alone.
+    /// For ascending ranges without common numbers. `isNamed`: one of a single number names a request alone.
     private mutating func findIndexed(
         in ranges: [ClosedRange<SerialNumber>],
         atMost most: Int = .max,
@@ -390,28 +355,22 @@ extension InFlightTable {
 extension InFlightTable {
     /// What is known about the requests that can have been answered, until a further frame is written.
     ///
-    /// Until then they only become fewer. So everything that a peer sends meanwhile costs one search of all requests
-    /// for each set of types, a step for each request that is answered or receives a part, and a binary search for each
-    /// range. Without an index, each frame that names many serials would search all requests.
+    /// Until then they only become fewer. So all that a peer sends meanwhile costs one search of all requests for each
+    /// set of types, and a binary search for each range. Otherwise each frame that names many serials would search all.
     struct Lookups: EmptyInitializable, Sendable {
         /// No frame from here on had been written.
         var unstarted = OutboundPosition.first
-        /// The count of numbers that were looked up one by one.
         var count = 0
-        /// The latest one last.
         var indexes: [StartedIndex] = []
 
-        /// The number of indexes that are kept: a protocol has few sets of types that are answered together.
+        /// A protocol has few sets of types that are answered together.
         static let maximumIndexes = 8
     }
 
-    /// The numbers of the requests, abandoned ones and cancel frames that a response for `types` can have answered, and
-    /// to which a part can belong.
+    /// The numbers of requests, abandoned ones and cancel frames that a response for `types` can have answered.
     struct StartedIndex: Sendable {
         let types: Set<UInt32>?
-        /// The number that was used last before the index was made.
         let latest: SerialNumber
-        /// The number of the oldest request that was not started.
         fileprivate(set) var oldestUnstarted: SerialNumber?
         /// In ascending order. Those that were taken stay.
         private var numbers: [SerialNumber] = []
@@ -431,20 +390,17 @@ extension InFlightTable {
 
         fileprivate subscript(place: Int) -> SerialNumber { numbers[place] }
 
-        /// Returns the place of the first number in `range`, from the place `start` on.
         fileprivate mutating func next(in range: ClosedRange<SerialNumber>, from start: Int?) -> Int? {
             guard remaining > 0 else { return nil }
             let place = firstRemaining(from: start ?? partition(range.lowerBound))
             return place < numbers.count && numbers[place] <= range.upperBound ? place : nil
         }
 
-        /// Removes the number at `place`.
         fileprivate mutating func remove(_ place: Int) {
             following[place] = place + 1
             remaining -= 1
         }
 
-        /// The place of the first number that is not less than `number`.
         private func partition(_ number: SerialNumber) -> Int {
             var (low, high) = (0, numbers.count)
             while low < high {
@@ -454,8 +410,7 @@ extension InFlightTable {
             return low
         }
 
-        /// The first place from `place` on that was not taken, or the count of places. Shortens the way for the next
-        /// search.
+        /// Shortens the way for the next search.
         private mutating func firstRemaining(from place: Int) -> Int {
             var place = place
             while following[place] != place {
@@ -466,7 +421,6 @@ extension InFlightTable {
         }
     }
 
-    /// Takes the requests with numbers in `ranges`. Returns the index that was searched.
     @discardableResult
     private mutating func takeIndexed(
         in ranges: [ClosedRange<SerialNumber>],
@@ -489,7 +443,6 @@ extension InFlightTable {
         return index
     }
 
-    /// Takes the index of the requests of `types` out of `lookups`, or makes one.
     private mutating func takeIndex(_ types: Set<UInt32>?, _ unstarted: OutboundPosition) -> StartedIndex {
         if lookups.unstarted != unstarted { lookups = Lookups(unstarted: unstarted) }
         guard let place = lookups.indexes.firstIndex(where: { $0.types == types }) else {

@@ -1,26 +1,21 @@
-/// Numbers that are held in other ways than by a request in flight: by cancel frames after which the server sends something
-/// else than the response of the request (see `CancelKind`), and by requests that were sent twice.
+/// Numbers that no request in flight holds: of cancel frames after which the server sends something other than the
+/// response (see `CancelKind`), and of requests that were sent twice.
 extension InFlightTable {
-    /// The numbers that cancel frames concern, of which most protocols have none. They take no place in flight.
+    /// Most protocols have none. These numbers take no place in flight.
     struct Cancellations: EmptyInitializable, Sendable {
-        /// The cancel frames that are to be answered, by their own numbers.
         var frames: [SerialNumber: CancelFrame] = [:]
-        /// The abandoned requests whose numbers become free with the answer to their cancel frames, and not before.
+        /// The abandoned requests whose numbers become free only with the answer to their cancel frames.
         var flushed: Set<SerialNumber> = []
-        /// The numbers that are free, apart from a response that may have crossed the cancel frame, until their quarantine
-        /// ends. Until then they are used last.
+        /// Until the quarantine of these numbers ends, they are used last.
         var released = Deque<Released>()
-        /// The requests, in flight or abandoned, that were sent more than once and have had no answer.
         var repeated: Set<SerialNumber> = []
-        /// The numbers of those that have had one, each with the end of the time in which another may come, and those whose
-        /// time has not begun.
+        /// Answered repeated requests, until no other answer can come, and those whose time has not begun.
         var echoes = Deque<(number: SerialNumber, until: Instant)>()
         var newEchoes: [SerialNumber] = []
         /// The count of numbers that are held without a place in flight.
         var count = 0
 
-        /// The earliest end of a hold, `quarantineEnd` included; `nil` if there is none. `distantPast` if the time of a hold
-        /// has not begun.
+        /// `distantPast` if the time of a hold has not begun.
         @inline(never)
         func nextEnd(before quarantineEnd: Instant?) -> Instant? {
             if !newEchoes.isEmpty { return .distantPast }
@@ -43,7 +38,6 @@ extension InFlightTable {
         let flushes: SerialNumber?
     }
 
-    /// The serial of a cancel frame.
     package enum CancelSerial: Sendable, Equatable {
         /// That of the request, or whatever the codec has set.
         case ofRequest
@@ -52,9 +46,6 @@ extension InFlightTable {
         case none
     }
 
-    /// Notes that the request with `number` is cancelled by a frame at `position`, which is not queued yet.
-    ///
-    /// - Parameter instant: How long numbers are held for an answer.
     package mutating func noteCancelFrame(
         for number: SerialNumber,
         _ kind: CancelKind,
@@ -84,7 +75,7 @@ extension InFlightTable {
         return .own(own)
     }
 
-    /// Frees the number of an abandoned request, or of a cancel frame (`nil`), of which nothing more is to come.
+    /// Nothing more is to come for the number of an abandoned request, or of a cancel frame (`nil`).
     private mutating func release(
         _ number: SerialNumber,
         of id: RequestID?,
@@ -99,8 +90,7 @@ extension InFlightTable {
         cancellations.count += 1
     }
 
-    /// Ends the hold of the number that was released first. Returns the position of its cancel frame if no byte of that was
-    /// written, by `unstarted`; `nil` stands for all.
+    /// Returns the position of the cancel frame if no byte of it was written.
     @discardableResult
     mutating func endOldestReleased(before unstarted: OutboundPosition? = nil) -> OutboundPosition? {
         guard let first = cancellations.released.popFirst() else { return nil }
@@ -115,15 +105,13 @@ extension InFlightTable {
         unstarted.map { position < $0 } ?? true
     }
 
-    /// Frees the number of an answered cancel frame, and that of the request if it waits for this answer.
     mutating func endCancelFrame(_ number: SerialNumber) {
         guard let frame = cancellations.frames.removeValue(forKey: number) else { return }
         freeCancelFrame(number, wasSent: true)
         if let target = frame.flushes, cancellations.flushed.remove(target) != nil { removeAbandoned(target) }
     }
 
-    /// Frees the number of a cancel frame that is not answered in time. Its request has a quarantine of its own. Returns its
-    /// position if no byte of it was written.
+    /// The frame was not answered in time. Returns its position if no byte of it was written.
     mutating func dropCancelFrame(_ number: SerialNumber, before unstarted: OutboundPosition?) -> OutboundPosition? {
         guard let frame = cancellations.frames.removeValue(forKey: number) else { return nil }
         let wasSent = Self.isStarted(frame.position, unstarted)
@@ -143,23 +131,20 @@ extension InFlightTable {
     /// How long after an answer to one copy of a request an answer to another may come.
     package static let longestEcho = Duration.seconds(10)
 
-    /// Notes that the request with `number`, whose frame is `frame`, is sent once more, so that it may be answered twice.
     package mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame) {
         keep(frame, for: number)
         cancellations.repeated.insert(number)
     }
 
-    /// Whether the request with `number` was sent more than once.
     package func isRepeated(_ number: SerialNumber) -> Bool {
         !areCancellationsOrdinary && cancellations.repeated.contains(number)
     }
 
-    /// Forgets that the request with `number` was sent more than once. Returns false if it was not.
     mutating func endRepeated(_ number: SerialNumber) -> Bool {
         !areCancellationsOrdinary && cancellations.repeated.remove(number) != nil
     }
 
-    /// Holds the number of a request that has left, because another answer may come. Its time begins at the next look.
+    /// Holds the number because another answer may come. Its time begins at the next look.
     mutating func beginEcho(_ number: SerialNumber, of id: RequestID, type: UInt32) {
         slots.insert(.echo(id, type: type), for: number)
         cancellations.newEchoes.append(number)
@@ -178,7 +163,6 @@ extension InFlightTable {
         }
     }
 
-    /// Whether the number of an abandoned request is free only when its cancel frame is answered.
     func isFlushed(_ number: SerialNumber) -> Bool {
         !areCancellationsOrdinary && cancellations.flushed.contains(number)
     }

@@ -1,8 +1,7 @@
 /// The requests in flight on one link, by the number that identifies their responses.
 ///
-/// If responses are matched by serial number, that number is the serial number in the frame. If responses are matched
-/// in order, the number counts the requests of the link from 1, and the next response belongs to the lowest number: of
-/// the link, or of the channel of the response.
+/// Matched by serial, that is the serial in the frame. Matched in order, it counts the requests from 1, and the next
+/// response belongs to the lowest number: of the link, or of the channel of the response.
 ///
 ///     insert ──► in flight ──response──► removed
 ///                   └──abandon──► abandoned ──late response, end of quarantine──► removed
@@ -10,94 +9,71 @@
 /// A number is not reused before it is removed, because a late response must not reach another request. Each request is
 /// removed exactly once. So its ID is returned once, and a late or repeated response is an ordinary case.
 package struct InFlightTable: Sendable {
-    /// A request in flight.
     package struct Entry: Sendable {
         package let id: RequestID
-        /// The type number of the request, for the cancel frame.
         package let type: UInt32
-        /// The position of its frame in the outbound queue of the link.
         package let position: OutboundPosition
     }
 
     enum Slot: Sendable {
         case inFlight(Entry)
-        /// Abandoned after its first byte was written. Until `until`, its serial number is in quarantine, or, if
-        /// matched in order, the server may take time to respond.
+        /// Until `until`, its serial is in quarantine or, matched in order, the server may still respond.
         case abandoned(RequestID, type: UInt32, until: Instant)
-        /// A cancel frame, to be answered, of this request.
         case cancelFrame(RequestID)
-        /// This request, which was abandoned and is not to be answered, or a cancel frame of which the same is true
-        /// (`nil`).
+        /// An abandoned request, or its cancel frame (`nil`), that is not to be answered.
         case released(RequestID?, type: UInt32)
         /// This request, which was sent more than once and has had an answer: another one may come.
         case echo(RequestID, type: UInt32)
     }
 
     var slots = SequentialMap<Slot>()
-    /// The requests in flight whose responses are to be compared with them, by their numbers. Few protocols need it.
+    /// Few protocols need it.
     private var kept: [SerialNumber: Frame] = [:]
     let range: ClosedRange<SerialNumber>
     let isInOrder: Bool
-    /// The number to try first for the next request.
     var next: SerialNumber
-    /// Matched by serial: whether the free numbers are listed, because most of many numbers are held. Otherwise, `next`
-    /// is near a free number.
+    /// Matched by serial: whether the free numbers are listed, because most of many numbers are held.
     private(set) var listsFree = false {
         didSet {
             isFreeWatched = hasChannels || reportsEnds || listsFree
             choosesNext = isDrawn || listsFree
         }
     }
-    /// Whether `next` is not simply counted up.
     private var choosesNext = false
     /// Matched by serial: whether serials are drawn at random, so that they have no order.
     let isDrawn: Bool
-    /// Whether anything is to be done when a number becomes free, apart from its removal.
     private var isFreeWatched = false
-    /// Matched by serial: whether the numbers of requests that were sent are collected in `ends` when they become free.
     private var reportsEnds = false
     /// Matched in order: every lower number has been removed.
     var oldest: SerialNumber = 1
     /// Matched in order: every lower number has been removed or abandoned.
     private var oldestAwaited: SerialNumber = 1
-    /// Matched in order: where the search for the next request that was not sent begins, and the position at which the
-    /// last one ended.
+    /// Matched in order: where the next search for an unsent request begins, and the position of the last one.
     private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition.first)
-    /// The number of requests and numbers that searches have passed so far.
     package internal(set) var visitedCount = 0
-    /// The number of abandoned requests that may still be answered.
     package internal(set) var abandonedCount = 0
-    /// Matched by serial: the abandoned requests, and cancel frames, in the order in which their quarantine ends. Some
-    /// may have been removed from `slots`.
+    /// Matched by serial: abandoned requests and cancel frames, by the end of their quarantine. Some may have left.
     var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
-    /// Matched by serial: where the search for the requests of the next cumulative acknowledgement begins.
     var acknowledged = Acknowledged()
-    /// Matched by serial: what the cancel frames of some protocols concern.
     var cancellations: Cancellations {
         get { rareCancellations.value }
         _modify { yield &rareCancellations.value }
     }
     private var rareCancellations = Rare<Cancellations>()
-    /// What responses and parts that name many requests have found.
     var lookups: Lookups {
         get { extras.value.lookups }
         _modify { yield &extras.value.lookups }
     }
     private var extras = Rare<Extras>()
-    /// Whether responses are matched in order within their channels.
     package let hasChannels: Bool
-    /// The channels, if responses are matched in order within them.
     var channels: Channels {
         get { rareChannels.value }
         _modify { yield &rareChannels.value }
     }
     private var rareChannels = Rare<Channels>()
 
-    /// What few links need.
     private struct Extras: EmptyInitializable, Sendable {
-        /// The free numbers, in the order of their use, if they are listed.
         var free = Deque<SerialNumber>()
-        /// Returns random bits, if serials are drawn at random.
         var draw: (@Sendable () -> UInt64)?
         var ends = Ends()
         var lookups = Lookups()
@@ -122,38 +98,31 @@ package struct InFlightTable: Sendable {
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
-    /// The number of requests in flight, without abandoned ones.
     package var count: Int {
         let count = slots.count - abandonedCount
         return rareCancellations.isInitial ? count : count - cancellations.count
     }
 
-    /// The count of numbers that are held, by requests in flight, abandoned ones or cancel frames.
     package var heldCount: Int {
         rareCancellations.isInitial ? slots.count : slots.count - cancellations.released.count
     }
 
-    /// The number of cancel frames that are to be answered.
     package var cancelFrameCount: Int { rareCancellations.isInitial ? 0 : cancellations.frames.count }
 
     /// Whether no cancel frame has ever changed the time for which a number is held.
     var areCancellationsOrdinary: Bool { rareCancellations.isInitial }
 
-    /// The number of requests for which memory is allocated.
     package var capacity: Int { slots.capacity }
 
     // MARK: Inserting
 
-    /// The count of all numbers, or the greatest number if there is one more.
     var span: UInt64 {
         let (span, isAll) = (range.upperBound - range.lowerBound).addingReportingOverflow(1)
         return isAll ? .max : span
     }
 
-    /// Whether every number is held.
     package var isExhausted: Bool { slots.count >= span && heldCount >= span }
 
-    /// Inserts a request and returns its number; `nil` if every number is held.
     package mutating func insert(
         _ id: RequestID,
         type: UInt32,
@@ -164,7 +133,7 @@ package struct InFlightTable: Sendable {
         return number
     }
 
-    /// Returns a free number, to be inserted; `nil` if every number is held.
+    /// The number is to be inserted. `nil` if every number is held.
     @inline(__always)
     mutating func takeNumber() -> SerialNumber? {
         if isExhausted { return nil }
@@ -174,18 +143,14 @@ package struct InFlightTable: Sendable {
         return number
     }
 
-    /// Keeps the request with `number`, in flight, because its response is to be compared with it.
     package mutating func keep(_ frame: Frame, for number: SerialNumber) { kept[number] = frame }
 
-    /// The request with `number`, if it was kept.
     package func kept(_ number: SerialNumber) -> Frame? { kept[number] }
 
-    /// Forgets the kept request with `number`, which is no longer in flight.
     @inline(__always)
     private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
 
-    /// Forgets the kept request with `number`, which was answered. Returns whether its number is held for a second
-    /// answer.
+    /// Returns whether the number of the answered request is held for a second answer.
     @inline(never)
     private mutating func leaveKept(_ number: SerialNumber, _ entry: Entry) -> Bool {
         kept[number] = nil
@@ -194,7 +159,7 @@ package struct InFlightTable: Sendable {
         return true
     }
 
-    /// Moves `next` to a free number. If most numbers are held, a search could pass all of them for every request.
+    /// If most numbers are held, a search could pass all of them for every request.
     @inline(never)
     private mutating func findFree() {
         if slots.count >= span { endOldestReleased() }
@@ -210,7 +175,6 @@ package struct InFlightTable: Sendable {
         }
     }
 
-    /// Draws `next` at random from the numbers that are free.
     private mutating func drawFree(_ draw: () -> UInt64) {
         if !listsFree {
             // Of 32 draws, one nearly always succeeds unless most numbers are held.
@@ -234,7 +198,6 @@ package struct InFlightTable: Sendable {
         if let last = extras.value.free.popLast(), index < count - 1 { extras.value.free[index] = last }
     }
 
-    /// A number from 0 to `last`, each with the same probability.
     private static func random(through last: UInt64, _ draw: () -> UInt64) -> UInt64 {
         guard last < .max else { return draw() }
         let count = last + 1
@@ -247,7 +210,6 @@ package struct InFlightTable: Sendable {
         }
     }
 
-    /// Lists the numbers that are free, from `next` on.
     private mutating func listFree() {
         var free = Deque<SerialNumber>()
         visitedCount += Int(span)
@@ -260,11 +222,7 @@ package struct InFlightTable: Sendable {
         acknowledged.isOutOfOrder = true
     }
 
-    /// Notes that a number has been removed.
-    ///
-    /// - Parameters:
-    ///   - wasAbandoned: Whether it was that of an abandoned request.
-    ///   - wasSent: Whether at least one byte of its frame was written.
+    /// `wasSent`: at least one byte of the frame was written.
     @inline(__always)
     mutating func noteFree(_ number: SerialNumber, wasAbandoned: Bool = false, wasSent: Bool = true) {
         if isFreeWatched { noteFreeAmongMany(number, wasAbandoned: wasAbandoned, wasSent: wasSent) }
@@ -296,7 +254,7 @@ package struct InFlightTable: Sendable {
         }
     }
 
-    /// Gives the next request the lowest number that is free, if responses are matched by serial.
+    /// Matched by serial: the next request gets the lowest number that is free.
     package mutating func startOver() {
         guard !isInOrder else { return }
         next = range.lowerBound
@@ -307,14 +265,11 @@ package struct InFlightTable: Sendable {
     // MARK: The ends of requests
 
     private struct Ends: Sendable {
-        /// The numbers that have become free since `takeEnded`.
         var numbers: [SerialNumber] = []
-        /// The numbers of requests that are not to be reported.
         var unreported: Set<SerialNumber> = []
     }
 
-    /// Reports from now on the numbers of requests that were sent, when they become free, unless responses are matched
-    /// in order. Those that are held now are not reported.
+    /// Those that are held now are not reported.
     package mutating func reportEnds() {
         guard !isInOrder else { return }
         (reportsEnds, isFreeWatched) = (true, true)
@@ -322,41 +277,30 @@ package struct InFlightTable: Sendable {
         extras.value.ends.unreported = Set(slots.sorted.map(\.key))
     }
 
-    /// Returns the numbers of sent requests that have become free since the last call, each once, in that order.
     package mutating func takeEnded() -> [SerialNumber] {
         extras.isInitial || extras.value.ends.numbers.isEmpty ? [] : exchange(&extras.value.ends.numbers, with: [])
     }
 
     // MARK: Responses
 
-    /// The request to which a response, or a part of one, belongs.
     package enum Match: Sendable {
-        /// This request, with this number.
         case request(Entry, SerialNumber)
-        /// This abandoned request. The response must be discarded.
+        /// The request is abandoned. The response must be discarded.
         case late(RequestID)
-        /// No request, or one that was answered already.
         case unknown
     }
 
     /// The request to which a complete response belongs, and which usually has left the table.
     package enum Answered: Sendable, Equatable {
-        /// This request, with its frame at this position.
         case request(RequestID, OutboundPosition)
-        /// This abandoned request, which has this type. The response must be discarded.
         case late(RequestID, type: UInt32)
-        /// A cancel frame.
         case cancelFrame
-        /// This request, which was sent several times and has had an answer.
         case again(RequestID)
-        /// No request, or one that was answered already.
         case unknown
     }
 
-    /// Takes a complete response and removes its request. Matched in order by channel, `serial` is the channel, here
-    /// and below.
-    ///
-    /// No frame from `unstarted` on has been written, so a response cannot belong to one of those.
+    /// `serial` is the channel if matched in order by channel, here and below. No frame from `unstarted` on has been
+    /// written, so a response cannot belong to one of those.
     package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
         guard let number = number(of: serial) else { return .unknown }
         guard let slot = slots.remove(number) else { return .unknown }
@@ -370,7 +314,6 @@ package struct InFlightTable: Sendable {
         return .unknown
     }
 
-    /// Takes the response to what is no request in flight, and was removed.
     @inline(never)
     private mutating func takeAbandoned(
         _ slot: Slot,
@@ -404,8 +347,6 @@ package struct InFlightTable: Sendable {
         }
     }
 
-    /// Returns the request to which a response, or a part of one, belongs. The request stays in the table.
-    ///
     /// The number of an abandoned request is held until `instant` at least, because the server still works on it.
     package mutating func match(
         _ serial: SerialNumber,
@@ -430,7 +371,6 @@ package struct InFlightTable: Sendable {
         return hasChannels ? first(onChannel: serial) : firstInOrder()
     }
 
-    /// Matched in order: the number of the oldest request, including abandoned ones; `nil` if there is none.
     mutating func firstInOrder() -> SerialNumber? {
         while oldest < next {
             if slots.contains(oldest) { return oldest }
@@ -441,7 +381,6 @@ package struct InFlightTable: Sendable {
 
     // MARK: One request
 
-    /// Whether a request with `number` is in flight or abandoned, and may still be answered.
     package func holds(_ number: SerialNumber) -> Bool {
         switch slots[number] {
         case .inFlight?, .abandoned?: true
@@ -453,8 +392,7 @@ package struct InFlightTable: Sendable {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
-    /// Removes a request, of which nothing was sent, or which was answered (`wasSent`). Its number becomes free, unless
-    /// another answer may come.
+    /// `wasSent`: the request was answered.
     package mutating func remove(_ number: SerialNumber, wasSent: Bool = false) -> Entry? {
         guard let entry = self[number] else { return nil }
         if !kept.isEmpty, leaveKept(number, entry) { return entry }
@@ -463,7 +401,6 @@ package struct InFlightTable: Sendable {
         return entry
     }
 
-    /// Removes the abandoned request with `number`.
     mutating func removeAbandoned(_ number: SerialNumber) {
         _ = endRepeated(number)
         slots.remove(number)
@@ -471,10 +408,7 @@ package struct InFlightTable: Sendable {
         abandonedCount -= 1
     }
 
-    /// Matched in order: removes the request whose frame is at `position` and was not sent.
-    ///
-    /// Later requests have later positions, and usually these requests are removed in order. So all searches together
-    /// pass each request once.
+    /// Usually requests are removed in the order of their positions. So all searches together pass each once.
     package mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
         if hasChannels { _ = firstInOrder() }
         let begin = position < unsentSearch.position ? oldest : max(oldest, unsentSearch.number)
@@ -489,8 +423,7 @@ package struct InFlightTable: Sendable {
         return nil
     }
 
-    /// Abandons a request of which at least one byte was written. Its number is held until it is answered or, if
-    /// matched by serial, until `instant`.
+    /// At least one byte was written. The number is held until the answer or, if matched by serial, until `instant`.
     package mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
@@ -499,7 +432,6 @@ package struct InFlightTable: Sendable {
         return entry
     }
 
-    /// Holds the number of an abandoned request until `instant`.
     mutating func hold(_ number: SerialNumber, of id: RequestID, type: UInt32, until instant: Instant) {
         slots.insert(.abandoned(id, type: type, until: instant), for: number)
         guard !isInOrder else { return }
@@ -526,10 +458,7 @@ package struct InFlightTable: Sendable {
 
     // MARK: Time
 
-    /// Frees the serial numbers whose quarantine has ended at `now`. Returns the positions of the cancel frames among
-    /// them of which no byte was written. They must not be sent any more, because their numbers are free.
-    ///
-    /// - Parameter unstarted: The position of the first frame of which no byte was written; `nil` if all were.
+    /// Returns the positions of cancel frames that must not be sent, because their numbers are free.
     @discardableResult
     package mutating func endQuarantine(
         at now: Instant,
@@ -559,7 +488,6 @@ package struct InFlightTable: Sendable {
         return unsent
     }
 
-    /// The earliest instant at which a quarantine may end; `nil` if there is none.
     package var nextQuarantineEnd: Instant? {
         @inline(__always) get {
             let end = quarantine.first?.until
@@ -569,7 +497,6 @@ package struct InFlightTable: Sendable {
 
     // MARK: All requests
 
-    /// Removes the requests whose frames are at `position` or after it, and returns them in the order of their frames.
     package mutating func removeAll(from position: OutboundPosition) -> [Entry] {
         var removed: [Entry] = []
         for (number, slot) in slots.sorted {
@@ -582,36 +509,28 @@ package struct InFlightTable: Sendable {
         return removed.sorted { $0.position < $1.position }
     }
 
-    /// The requests in flight, in ascending order of their numbers.
     package var all: [Entry] {
         slots.sorted.compactMap { if case .inFlight(let entry) = $0.value { entry } else { nil } }
     }
 
-    /// The positions of the frames of all requests in flight, in any order.
     package var positions: [OutboundPosition] {
         slots.compactMap { if case .inFlight(let entry) = $0 { entry.position } else { nil } }
     }
 
-    /// Whether a request is in flight whose frame is at one of `positions`. Searches all requests.
     package func hasRequest(at positions: Range<OutboundPosition>) -> Bool {
         slots.hasValue { if case .inFlight(let entry) = $0 { positions.contains(entry.position) } else { false } }
     }
 
     // MARK: Matched in order
 
-    /// The request to which the next response belongs; `nil` if that was abandoned, or if there is none.
-    ///
     /// This and the following do not apply to protocols with channels.
     package mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
 
-    /// Whether the next response belongs to a request that was not abandoned.
     package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, !hasChannels, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted
     }
 
-    /// Matched in order: the earliest instant until which the server may respond to an abandoned request. Searches all
-    /// requests.
     package var abandonedUntil: Instant? {
         guard isInOrder, abandonedCount > 0 else { return nil }
         return slots.compactMap { if case .abandoned(_, _, let until) = $0 { until } else { nil } }.min()
@@ -623,7 +542,6 @@ package struct InFlightTable: Sendable {
         return self[first].map { $0.position >= unstarted } ?? false
     }
 
-    /// Whether responses are due and all of them are for abandoned requests.
     package mutating func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, abandonedCount > 0 else { return false }
         oldestAwaited = max(oldestAwaited, oldest)
@@ -635,8 +553,6 @@ package struct InFlightTable: Sendable {
         return true
     }
 
-    /// Until when the server may respond to the oldest request, if that was abandoned. `nil` if it was not, and always
-    /// if matched by serial.
     package mutating func oldestAbandonedUntil() -> Instant? {
         guard isInOrder, !hasChannels, abandonedCount > 0, let first = firstInOrder(),
             case .abandoned(_, _, let until)? = slots[first]

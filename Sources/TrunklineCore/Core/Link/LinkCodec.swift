@@ -1,17 +1,12 @@
-/// The codec of one link: a copy of the codec that was passed to the client, with the state of this link.
+/// The codec of one link: a copy of the client's codec, with the state of this link.
 ///
-/// As in `ProtocolCodec`, optional capabilities are found by casts. A cast copies the codec and may allocate memory. So
-/// whether the codec has a capability that concerns every frame is found once, when the link is created. A question
-/// about each request or response needs one cast for the whole batch: the copy is kept until the codec may change.
+/// A cast to an optional capability copies the codec and may allocate memory. So capabilities that concern every frame
+/// are found once. Other copies are kept for the whole batch, until the codec may change.
 package struct LinkCodec: Sendable {
     private var codec: any FrameCodec
-    /// Whether the codec learns which frames were sent.
     private let notesSent: Bool
-    /// Whether the codec learns which requests have ended.
     package let notesEnded: Bool
-    /// Whether the codec decides what may follow a request.
     package let isPipelining: Bool
-    /// Copies of `codec`, until it may change.
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
     private var channels: ChannelCopy?
@@ -25,7 +20,6 @@ package struct LinkCodec: Sendable {
         isPipelining = codec is any PipeliningCodec
     }
 
-    /// The codec itself.
     package var base: any FrameCodec {
         get { codec }
         _modify {
@@ -38,7 +32,6 @@ package struct LinkCodec: Sendable {
 
     // MARK: For each frame
 
-    /// Decodes at most `limit` frames and appends them to `frames`, by one dynamic call.
     package mutating func decodeAll(
         _ input: inout ReceiveBuffer,
         into frames: inout [Frame],
@@ -47,52 +40,45 @@ package struct LinkCodec: Sendable {
         try base._decodeAll(&input, into: &frames, limit: limit)
     }
 
-    /// Decodes one frame. See `FrameCodec`.
     package mutating func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         try base.decode(&input)
     }
 
-    /// Encodes one frame. See `FrameCodec`.
     package mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError) {
         try base.encode(frame, into: &output)
     }
 
-    /// Notes that the first byte of `frame` was written.
     package mutating func noteSent(_ frame: Frame) {
         guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
         sent.noteSent(frame)
         codec = sent
     }
 
-    /// Notes the frames of `queue` whose first byte is among the next `length` bytes, which were written.
     package mutating func noteSent(from queue: OutboundQueue, within length: Int) {
         guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
         queue.forEachStarting(within: length) { sent.noteSent($0) }
         codec = sent
     }
 
-    /// Notes that the requests with `serials`, which were sent, have ended.
     package mutating func noteEnded(_ serials: [SerialNumber]) {
         guard !serials.isEmpty, var ended = take(as: (any EndedRequestCodec).self) else { return }
         for serial in serials { ended.noteEnded(serial) }
         codec = ended
     }
 
-    /// Whether other requests may follow `request` before it is answered.
     package mutating func mayPipeline(behind request: Frame) -> Bool {
         guard isPipelining else { return true }
         if !hasPipelining { (pipelining, hasPipelining) = (codec as? any PipeliningCodec, true) }
         return pipelining?.mayPipeline(behind: request) ?? true
     }
 
-    /// Throws if `response` is not a response to `request`. To be called only if `ProtocolCodec.checksResponses` is
-    /// true.
+    /// To be called only if `ProtocolCodec.checksResponses` is true.
     package mutating func check(_ response: Frame, against request: Frame) throws(FrameError) {
         if !hasChecking { (checking, hasChecking) = (codec as? any ResponseCheckingCodec, true) }
         try checking?.check(response, against: request)
     }
 
-    /// The channel of `frame`. To be called only if responses are matched in order by channel.
+    /// To be called only if responses are matched in order by channel.
     package mutating func channel(of frame: Frame) -> UInt64 {
         if !hasChannels { (channels, hasChannels) = (ChannelCopy(codec as? any ChannelCodec), true) }
         return channels?.codec?.channel(of: frame) ?? 0
@@ -100,51 +86,39 @@ package struct LinkCodec: Sendable {
 
     // MARK: Rarely
 
-    /// The maximum number of requests in flight on one channel.
     package var maximumInFlightPerChannel: Int { (codec as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
 
-    /// The ping to send now; `nil` for none.
     package func ping(number: UInt64) -> Frame? { (codec as? any HeartbeatCodec)?.ping(number: number) }
 
-    /// The answer to `ping`; `nil` if it needs none.
     package func pong(answering ping: Frame) -> Frame? { (codec as? any HeartbeatCodec)?.pong(answering: ping) }
 
-    /// The frame that cancels a request; `nil` for none.
     package func cancelFrame(for serial: SerialNumber, type: UInt32) -> Frame? {
         (codec as? any CancellingCodec)?.cancelFrame(for: serial, type: type)
     }
 
-    /// What the server sends after the cancel frame of a request of `type`.
     package func cancelKind(ofType type: UInt32) -> CancelKind {
         (codec as? any CancellingCodec)?.cancelKind(ofType: type) ?? .answered
     }
 
-    /// The answer to a request of the server that is not served; `nil` for none.
     package func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
         (codec as? any ServingCodec)?.refusal(of: request, because: reason)
     }
 
-    /// Notes that a request of the server gets no answer.
     package mutating func noteUnanswered(_ request: Frame) {
         guard var serving = take(as: (any ServingCodec).self) else { return }
         serving.noteUnanswered(request)
         codec = serving
     }
 
-    /// The final frame before an orderly close, or in answer to the frame by which the server ends the link; `nil` for
-    /// none.
     package func closingFrame(answering farewell: Frame? = nil) -> Frame? {
         guard let closing = codec as? any ClosingCodec else { return nil }
         return farewell.map { closing.closingFrame(answering: $0) } ?? closing.closingFrame()
     }
 
-    /// Whether the server answers the final frame.
     package var closingIsAnswered: Bool { (codec as? any ClosingCodec)?.closingIsAnswered ?? false }
 
-    /// The retry delay that `goAway` carries; `nil` for none.
     package func retryAfter(in goAway: Frame) -> Duration? { (codec as? any GoAwayCodec)?.retryAfter(in: goAway) }
 
-    /// Sets default values of named fields.
     package mutating func setDefaults(from frame: Frame) throws(FrameError) {
         guard var fields = take(as: (any FieldDefaultsCodec).self) else {
             throw FrameError(.malformed, "the codec has no named fields")
@@ -153,7 +127,6 @@ package struct LinkCodec: Sendable {
         try fields.setDefaults(from: frame)
     }
 
-    /// Limits the size of frames. Returns whether the codec can do that.
     package mutating func setMaximumFrameSize(_ size: Int) -> Bool {
         guard var limited = take(as: (any FrameLimitCodec).self) else { return false }
         limited.setMaximumFrameSize(size)
@@ -161,29 +134,25 @@ package struct LinkCodec: Sendable {
         return true
     }
 
-    /// Chooses the format of datagrams, if the codec has one.
     package mutating func useDatagrams() {
         guard var datagrams = take(as: (any DatagramCodec).self) else { return }
         datagrams.useDatagrams()
         codec = datagrams
     }
 
-    /// Sets the session that the links of the client share, if the codec needs it.
     package mutating func setSession(_ session: (any Sendable)?) {
         guard var sessional = take(as: (any SessionCodec).self) else { return }
         sessional.setSession(session)
         codec = sessional
     }
 
-    /// Decodes the frame that the end of the connection completes; `nil` for none.
     package mutating func decodeEnd(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? {
         guard var ending = take(as: (any EndOfStreamCodec).self) else { return nil }
         defer { codec = ending }
         return try ending.decodeEnd(&input)
     }
 
-    /// Decodes the frames that the end of the connection completes and appends them to `frames`. `input` holds what
-    /// `decodeAll` left.
+    /// `input` holds what `decodeAll` left.
     package mutating func decodeAllAtEnd(_ input: inout ReceiveBuffer, into frames: inout [Frame]) throws(FrameError) {
         while true {
             let mark = input.position
@@ -195,8 +164,8 @@ package struct LinkCodec: Sendable {
 
     // MARK: Changing the codec
 
-    /// Takes the codec out, to be changed and put back, or returns `nil` and leaves it if it is not a `Capability`. If
-    /// it stayed here, arrays in it would have two owners, and each change would copy them.
+    /// Takes the codec out, to be changed and put back; `nil` if it is not a `Capability`. If it stayed here, arrays in
+    /// it would have two owners, and each change would copy them.
     private mutating func take<Capability>(as capability: Capability.Type) -> Capability? {
         guard let taken = codec as? Capability else { return nil }
         dropCopies()
@@ -211,13 +180,13 @@ package struct LinkCodec: Sendable {
     }
 }
 
-/// A copy of a codec with channels. An object, so that links of other protocols have no room for it.
+/// An object, so that links of other protocols have no room for it.
 private final class ChannelCopy: Sendable {
     let codec: (any ChannelCodec)?
     init(_ codec: (any ChannelCodec)?) { self.codec = codec }
 }
 
-/// What is left in a `LinkCodec` while its codec is taken out. Never called.
+/// Left in a `LinkCodec` while its codec is taken out. Never called.
 private struct NoCodec: FrameCodec {
     var matching: ResponseMatching { .inOrder }
     func decode(_ input: inout ReceiveBuffer) throws(FrameError) -> Frame? { nil }

@@ -1,64 +1,45 @@
 /// The requests and the outbound frames of one link, from its handshake to its end.
 ///
-/// Requests are added by `send`. Each of them leaves in exactly one way: by its response, `cancel`, `refused`, `drain`
-/// (if nothing of it was written), or `close`. The machine knows requests by their IDs, and nothing of their callers.
-/// It does not know the phase of the link either: the link decides what is allowed in which phase. A new link is a new
-/// value: it keeps nothing of an earlier link except what `drain` or `close` returned.
+/// A request that `send` adds leaves in exactly one way: by its response, `cancel`, `refused`, `drain` (if nothing of
+/// it was written), or `close`. The machine knows neither callers nor the phase of the link. It keeps nothing of an
+/// earlier link except what `drain` or `close` returned.
 package struct LinkMachine: Sendable {
-    /// The place of a request on its link.
     package enum Place: Sendable, Equatable {
-        /// It waits for the response with this number, which is its serial number if responses are matched by serial.
+        /// It waits for the response with this number: its serial number, if responses are matched by serial.
         case response(SerialNumber)
-        /// It is a one-way message, or a part of a request, that waits to be written.
         case written
     }
 
-    /// The ID of the link. Greater than that of every earlier link.
+    /// Greater than that of every earlier link.
     package let session: SessionID
     package private(set) var outbound: OutboundQueue
     package private(set) var requests: InFlightTable
-    /// When the frames that are in flight were written.
     private var writeLog = WriteLog()
-    /// The positions of the one-way messages that are not yet completely written.
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
-    /// The bits of serials beyond 64.
     package let serialExtension: SerialExtension
     private let quarantine: Duration
-    /// Why the next request may not be sent: the latest request must be answered before, or abandoned requests are
-    /// being cancelled.
+    /// Why the next request may not be sent: the latest must be answered before, or abandoned ones are being cancelled.
     private var holder: Holder?
     /// How long an abandoned request that holds others may take to be answered.
     private var holdPatience: Duration = .zero
 
     private struct Holder: Sendable {
-        /// The number of the latest request, which must be answered before (`isRequest`).
         var number: SerialNumber = 0
-        /// Until when the server may answer it, if it was abandoned. Matched in order: only if it was cancelled
-        /// separately.
+        /// Matched in order: only if the request was cancelled separately.
         var abandonedUntil: Instant?
         var isRequest = false
-        /// Matched in order: whether the request is sent in pieces.
         var isUpload = false
-        /// The number of abandoned requests that are being cancelled by other means than a frame on this link, and of
-        /// those for which this has failed: these hold the link to its end. Small, because every link has room for it.
+        /// The number of abandoned requests that are being cancelled outside this link, and of those for which this has
+        /// failed: these hold the link to its end. Small, because every link has room for it.
         var cancellations: UInt32 = 0
     }
 
-    /// The position of the first frame after the link became ready.
     private var readyFrom = OutboundPosition.first
-    /// The rules that decide whether the link is alive. They send no ping before the link is ready.
+    /// They send no ping before the link is ready.
     package var liveness = LinkLiveness()
-    /// The requests that were abandoned since the last `judge`, and what is known about the order of responses.
     private var givenUp = GivenUp()
 
-    /// Creates the state of a new link, which begins with its handshake.
-    ///
-    /// - Parameters:
-    ///   - firstSerial: The first serial number to use, until the link is ready.
-    ///   - maximumFrameSize: The size in bytes of the largest frame.
-    ///   - numbering: How serials are chosen.
-    ///   - randomBits: Returns random bits, for serials.
     package init(
         session: SessionID,
         matching: ResponseMatching,
@@ -86,7 +67,6 @@ package struct LinkMachine: Sendable {
 
     // MARK: From the handshake to the end
 
-    /// Begins to serve the requests of the client. The handshake is complete, with no request in flight.
     package mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         readyFrom = outbound.firstUnstarted
         givenUp = GivenUp()
@@ -95,18 +75,14 @@ package struct LinkMachine: Sendable {
         liveness = LinkLiveness(policy, startedAt: now)
     }
 
-    /// Takes back, in order, the requests of which nothing was written. The others finish on this link, which takes no
-    /// new ones.
+    /// Takes back, in order, the requests of which nothing was written. The others finish on this link.
     package mutating func drain() -> [QueuedRequest] {
         givenUp.stalls = 0
         return takeUnstarted()
     }
 
-    /// The requests and frames that remain when a link ends.
     package struct Remains: Sendable {
-        /// The requests of which nothing was written, in order.
         package var unsent: [QueuedRequest] = []
-        /// The requests of which at least one byte was written, in the order of their IDs.
         package var lost: [(id: RequestID, written: WriteLog.Times)] = []
         /// The parts of which nothing was written although their requests had started.
         package var unsentParts: [RequestID] = []
@@ -115,11 +91,9 @@ package struct LinkMachine: Sendable {
         package var isReceiverKnown = false
         package var receiver: RequestID?
 
-        /// Whether the response that was arriving may have been that of the request `id`.
         package func mayReceive(_ id: RequestID) -> Bool { !isReceiverKnown || id == receiver }
     }
 
-    /// Takes everything that is left on a link that ends.
     package mutating func close() -> Remains {
         var remains = Remains()
         if isInOrder, !requests.hasChannels {
@@ -160,14 +134,8 @@ package struct LinkMachine: Sendable {
 
     // MARK: Out
 
-    /// Puts a request on the link and returns its place. If every number is held, returns `nil` and changes nothing.
-    ///
-    /// - Parameters:
-    ///   - keepsRequest: Whether the response is to be compared with the request. Always true if serials have more than
-    ///     64 bits.
-    ///   - reportsWritten: Whether to report that the request is written, before its response.
-    ///   - holdsOthers: Whether nothing may follow the request, on its channel, before it is answered.
-    ///   - channel: Matched in order by channel: the channel of the request.
+    /// Returns `nil`, and changes nothing, if every number is held. `keepsRequest`: the response is to be compared with
+    /// the request; always true if serials have more than 64 bits.
     @inline(__always)
     package mutating func send(
         _ id: RequestID,
@@ -201,12 +169,9 @@ package struct LinkMachine: Sendable {
         return .response(number)
     }
 
-    /// Queues a frame that is no request: a cancel frame, a pong, or the closing frame. It is never moved to another
-    /// link.
+    /// Queues a frame that is no request. It is never moved to another link.
     package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: nil)) }
 
-    /// Queues the frame that cancels the request with `serial`, unless it needs a serial of its own and every serial is
-    /// held.
     package mutating func send(
         cancelFrame frame: consuming Frame,
         for serial: SerialNumber,
@@ -225,8 +190,7 @@ package struct LinkMachine: Sendable {
         send(frame)
     }
 
-    /// Queues a part of the request with `number`, whose first byte has been written. Its `id` is reported when the
-    /// part is written. Returns its position.
+    /// The first byte of the request has been written.
     @discardableResult
     package mutating func send(
         part frame: consuming Frame,
@@ -238,8 +202,6 @@ package struct LinkMachine: Sendable {
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
-    /// Queues the frame of the request `id`, which waits for the response with `number`, once more, if
-    /// `maySendAgain`.
     package mutating func sendAgain(
         _ frame: consuming Frame,
         _ id: RequestID,
@@ -252,22 +214,21 @@ package struct LinkMachine: Sendable {
         send(frame)
     }
 
-    /// Whether the request `id` waits for the response with `number`, and all of it was written.
+    /// Whether the request waits for its response, and all of it was written.
     package func maySendAgain(_ id: RequestID, as number: SerialNumber) -> Bool {
         guard let entry = requests[number], entry.id == id else { return false }
         return entry.position < outbound.firstUnwritten
     }
 
-    /// Queues the answer to a ping, unless at least 1,024 heartbeat and cancel frames wait to be written: a server that
-    /// sends pings and never reads must not fill the memory. Returns whether the answer was queued.
+    /// Does nothing if 1,024 heartbeat and cancel frames wait to be written: a server that sends pings and never reads
+    /// must not fill the memory. Returns whether the answer was queued.
     package mutating func answerPing(with pong: Frame) -> Bool {
         guard outbound.linkFrameCount < 1024 else { return false }
         send(pong)
         return true
     }
 
-    /// Whether at least one byte of the request or message was written, so that the server may have seen it. True if it
-    /// has left.
+    /// True also if the request or message has left.
     package func hasStarted(_ id: RequestID, at place: Place) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
@@ -275,27 +236,22 @@ package struct LinkMachine: Sendable {
         }
     }
 
-    /// Removes the part `id` of a request, which is at `position`, unless a byte of it was written. Returns whether it
-    /// was removed.
+    /// Returns false if a byte of the part was written.
     package mutating func removePart(_ id: RequestID, at position: OutboundPosition) -> Bool {
         outbound.remove(position)?.id == id
     }
 
-    /// Discards all outbound frames, because nothing can be written any more.
     package mutating func dropOutbound() { outbound.removeAll() }
 
-    /// See `OutboundQueue.encode(using:)`.
     package mutating func encode(using codec: inout any FrameCodec) -> [OutboundQueue.Refusal] {
         outbound.encode(using: &codec)
     }
 
-    /// See `OutboundQueue.didWrite(_:reporting:)`.
     @discardableResult
     package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
         outbound.didWrite(length, reporting: &reported)
     }
 
-    /// See `OutboundQueue.didWrite(_:reporting:requests:isEveryRequestWanted:)`.
     package mutating func didWrite(
         _ length: Int,
         reporting reported: inout [RequestID],
@@ -304,7 +260,6 @@ package struct LinkMachine: Sendable {
         outbound.didWrite(length, reporting: &reported, requests: &requests)
     }
 
-    /// Records the times of what was just written.
     package mutating func noteWrites(at now: Instant) {
         if writeLog.isFull { writeLog.dropOld(keeping: requests.positions + messages.sorted.map(\.value)) }
         writeLog.note(
@@ -315,10 +270,9 @@ package struct LinkMachine: Sendable {
         )
     }
 
-    /// Returns when the frame at `position` was written. The times of frames that are not in flight may be missing.
+    /// The times of frames that are not in flight may be missing.
     package func writeTimes(of position: OutboundPosition) -> WriteLog.Times { writeLog.times(of: position) }
 
-    /// Returns when the request or message `id` was written; `nil` if it has left.
     package func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
@@ -328,11 +282,8 @@ package struct LinkMachine: Sendable {
 
     // MARK: Leaving
 
-    /// Removes the message `id`, whose last byte has been written, and returns the position of its frame. `nil` for a
-    /// request that waits for its response, or a part of one.
     package mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id.number) }
 
-    /// Removes the request or message whose frame could not be encoded. Returns false for other frames.
     package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Bool {
         guard let id = refusal.item.id else { return false }
         if messages.remove(id.number) != nil { return true }
@@ -341,19 +292,14 @@ package struct LinkMachine: Sendable {
         return requests.removeInOrder(at: refusal.position) != nil
     }
 
-    /// The outcome of `cancel`.
     package enum Cancellation: Sendable {
-        /// The request has left already.
         case none
-        /// Nothing of the request was written, and nothing will be.
         case notSent
-        /// At least one byte of the request was written.
         case sent
         /// At least one byte was written, and the response is due. If the protocol has a cancel frame, send it.
         case awaited(serial: SerialNumber, type: UInt32)
     }
 
-    /// Cancels the request `id`, which is at `place`, for its caller or because its deadline has passed.
     package mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
@@ -379,19 +325,16 @@ package struct LinkMachine: Sendable {
         }
     }
 
-    /// Lets nothing follow the request at `place`, which is the only one on the link, before it has been answered.
     package mutating func holdOthers(behind place: Place?) {
         if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
     }
 
-    /// Matched in order: whether another request than that at `place` is being sent in pieces.
     package func isUploading(besides place: Place) -> Bool {
         guard let holder, holder.isUpload, requests.holds(holder.number) else { return false }
         return place != .response(holder.number)
     }
 
-    /// Notes that a frame has told the server, in place of the last piece, that the request that holds others is
-    /// abandoned, if it was sent in pieces: its answer is due soon.
+    /// A frame in place of the last piece has told the server that the request is abandoned: its answer is due soon.
     package mutating func noteClosingPiece(at now: Instant) {
         guard let held = holder, held.isUpload, held.abandonedUntil == nil, requests[held.number] == nil else { return }
         holder?.abandonedUntil = now.advanced(by: holdPatience)
@@ -399,12 +342,8 @@ package struct LinkMachine: Sendable {
 
     // MARK: Cancelling by other means
 
-    /// Returns the request `id` at `place`, and its serial, if it was kept, at least one byte of it was written, and a
-    /// cancellation that names only the link can reach no other request.
-    ///
-    /// Matched in order, the server works on the oldest request, and goes on to the next one while the cancellation is
-    /// on its way: so nothing else may be in flight, and nothing may have been queued after it. Matched by serial, the
-    /// cancellation names the request.
+    /// Only if a cancellation that names the link can reach no other request. Matched in order, the server goes on to
+    /// the next request while the cancellation is on its way: so nothing else may be in flight or queued after it.
     package func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
         guard case .response(let number) = place, let entry = requests[number], entry.id == id,
             outbound.hasStarted(entry.position), let frame = requests.kept(number)
@@ -416,14 +355,13 @@ package struct LinkMachine: Sendable {
         return (frame, 0)
     }
 
-    /// Lets no request follow until `endCancelling`, because an abandoned request is being cancelled.
     package mutating func beginCancelling() {
         var held = holder ?? Holder()
         held.cancellations += 1
         holder = held
     }
 
-    /// The cancellation has ended. If it has failed, it may still reach the server, and no request may follow any more.
+    /// If the cancellation has failed, it may still reach the server, and no request may follow any more.
     package mutating func endCancelling(hasFailed: Bool, at now: Instant) {
         guard var held = holder, held.cancellations > 0 else { return }
         if hasFailed {
@@ -440,9 +378,7 @@ package struct LinkMachine: Sendable {
 
     // MARK: In
 
-    /// Takes a complete response and returns what it belongs to. Its request leaves.
-    ///
-    /// - Parameter serial: The serial of the response or, matched in order by channel, its channel; here and below.
+    /// `serial` is that of the response or, matched in order by channel, its channel; here and below.
     package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
         let answered = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if requests.hasChannels { requests.noteAnswered(onChannel: serial, before: outbound.firstUnstarted) }
@@ -450,7 +386,6 @@ package struct LinkMachine: Sendable {
         return answered
     }
 
-    /// Takes a complete response that answers several requests, which leave.
     package mutating func answerAll(with frame: Frame, _ serial: SerialNumber) -> InFlightTable.AnsweredRequests {
         let unstarted = outbound.firstUnstarted
         let answered = requests.takeAnswered(
@@ -464,13 +399,11 @@ package struct LinkMachine: Sendable {
         return answered
     }
 
-    /// Returns what a part of a response belongs to, or a response that must be compared with its request first. The
-    /// request stays.
+    /// The request stays. Also for a response that must be compared with its request first.
     package mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable.Match {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
-    /// Returns what a part belongs to that names several requests. They stay.
     package mutating func matchAll(
         _ part: Frame,
         _ serial: SerialNumber,
@@ -485,56 +418,40 @@ package struct LinkMachine: Sendable {
         )
     }
 
-    /// The request that a response or part with `serial` would belong to; `nil` for none, or an abandoned one.
     package mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
         if case .request(let entry, _) = match(serial, at: now) { entry.id } else { nil }
     }
 
     // MARK: Channels
 
-    /// Notes that a request waits because `channel` takes none.
     package mutating func noteAwaited(_ channel: UInt64) { requests.noteAwaited(channel) }
 
-    /// Forgets the channels for which no request waits any more.
     package mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) { requests.dropAwaited(unless: isAwaited) }
 
-    /// Forgets that `freedChannel` may take more than before.
     package mutating func dropFreed() { requests.dropFreed() }
 
-    /// Until when the server may answer an abandoned request for which others wait, on their channels; `nil` if there
-    /// is none.
     package mutating func awaitedChannelsUntil() -> Instant? { requests.awaitedChannelsUntil() }
 
     // MARK: State
 
-    /// The number of requests and messages on the link, without abandoned ones.
     package var count: Int { requests.count + messages.count }
 
-    /// The number of requests and messages on the link, abandoned ones included.
     package var inFlightCount: Int { count + requests.abandonedCount }
 
-    /// Whether a request of which at least one byte was written waits for its response.
     package var hasUnanswered: Bool { requests.hasRequest(at: OutboundPosition.first..<outbound.firstUnstarted) }
 
-    /// Whether a message is partly written.
     package var hasStartedMessage: Bool { messages.hasValue { $0 < outbound.firstUnstarted } }
 
-    /// Whether anything was written since the link became ready.
     package var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
 
-    /// The IDs of all requests and messages on the link, without abandoned ones.
     package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
 
-    /// Whether the next request must wait: for the response to the latest one, or for the end of a cancellation.
     package var isHeld: Bool {
         holder.map { $0.cancellations > 0 || $0.isRequest && requests.holds($0.number) } ?? false
     }
 
-    /// Until when the server may answer the abandoned request that holds others; `nil` if there is none.
     package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    /// If every serial number is held: their count, how many of them abandoned requests and their cancel frames hold,
-    /// and by what. Otherwise `nil`.
     package var exhaustion: (count: Int, abandoned: Int, holders: String)? {
         guard requests.isExhausted else { return nil }
         let frames = requests.cancelFrameCount
@@ -542,22 +459,16 @@ package struct LinkMachine: Sendable {
         return (requests.heldCount, requests.abandonedCount + frames, holders)
     }
 
-    /// Whether a cancellation by other means than a frame on this link holds it.
     package var isHeldByCancellation: Bool { holder.map { $0.cancellations > 0 } ?? false }
 
-    /// Matched in order: until when the server may respond to the oldest request, if that was abandoned; otherwise
-    /// `nil`.
     package mutating func oldestAbandonedUntil() -> Instant? { requests.oldestAbandonedUntil() }
 
     // MARK: Judging
 
     private struct GivenUp: Sendable {
-        /// The number of requests that timed out.
         var timeouts = 0
-        /// Matched in order: whether started requests were abandoned, and whether any of them timed out.
         var (isAny, hasTimedOut) = (false, false)
-        /// Matched in order: the number of stalls in a row. A stall is a moment at which every started request on the
-        /// link is abandoned and at least one of them has timed out.
+        /// At a stall, every started request on the link is abandoned and at least one of them has timed out.
         var stalls = 0
     }
 
@@ -568,42 +479,32 @@ package struct LinkMachine: Sendable {
         if isTimeout { givenUp.hasTimedOut = true }
     }
 
-    /// Whether the link is to be judged, and the earliest instant at which a quarantine may end, in one access.
     package var look: (isToBeJudged: Bool, quarantineEnd: Instant?) {
         // A call with the machine as its argument would copy it, for every batch.
         @inline(__always) get { (isToBeJudged, requests.nextQuarantineEnd) }
     }
 
-    /// Whether requests that had started were abandoned since the last call of `judge`.
     package var isToBeJudged: Bool { @inline(__always) get { givenUp.isAny || givenUp.timeouts > 0 } }
 
-    /// Records the timeout of a request that waited behind others that had timed out. `asIfWritten`: matched in order,
-    /// it would have waited for their responses too.
+    /// `asIfWritten`: matched in order, the request would have waited for the responses of others too.
     package mutating func noteTimedOutUnsent(asIfWritten: Bool) {
         if asIfWritten { noteGivenUp(isTimeout: true) } else { givenUp.timeouts += 1 }
     }
 
-    /// Why a link is of no more use.
     package enum Spent: Sendable, Equatable {
-        /// The request that no other may follow was abandoned.
         case heldByAbandoned
-        /// This number of stalls in a row: of the link, or of one channel.
         case stalled(Int, inChannel: Bool)
     }
 
-    /// Judges the link by the requests that were abandoned since the last call. Returns the number of timeouts that
-    /// count against the server, and why the link is of no more use, if it is not. Timeouts do not count while the
-    /// next response belongs to a request that was not abandoned.
+    /// Returns the number of timeouts that count against the server, and why the link is of no more use. Timeouts do
+    /// not count while the next response belongs to a request that was not abandoned, or if the client held frames back
+    /// (`counts` is false).
     ///
-    /// If responses are matched in order and a server leaves one out, all later responses are assigned to the wrong
-    /// requests, and nothing in the protocol reveals it. But from then on, one response is always missing: whenever the
-    /// link falls idle, its latest request has timed out. After `maximumStalls` such stalls in a row the link is spent.
-    /// It is also spent if the next request would have to wait for the response to an abandoned one. In a protocol with
-    /// channels, this applies to each channel, and one that is held by an abandoned request is no reason to leave the
-    /// link at once.
-    ///
-    /// - Parameter counts: Whether the server was responsible for the timeouts, rather than the client holding back
-    ///   frames.
+    /// If a server that responds in order leaves a response out, all later ones are assigned to the wrong requests, and
+    /// nothing in the protocol reveals it. But from then on, one response is always missing: whenever the link falls
+    /// idle, its latest request has timed out. After `maximumStalls` such stalls in a row the link is spent. It is also
+    /// spent if the next request would have to wait for the response to an abandoned one. With channels, each is judged
+    /// alone, and one that an abandoned request holds is no reason to leave the link at once.
     package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, spent: Spent?) {
         let latest = givenUp
         (givenUp.timeouts, givenUp.isAny, givenUp.hasTimedOut) = (0, false, false)
@@ -629,16 +530,14 @@ package struct LinkMachine: Sendable {
 
     // MARK: Ends
 
-    /// See `InFlightTable.reportEnds`. To be called for each codec that the link gets, if it learns of ends.
+    /// To be called for each codec that the link gets, if it learns of ends.
     package mutating func reportEnds() { requests.reportEnds() }
 
-    /// See `InFlightTable.takeEnded`.
     package mutating func takeEnded() -> [SerialNumber] { requests.takeEnded() }
 
     // MARK: Time
 
-    /// Frees the serial numbers whose quarantine has ended, and removes cancel frames with such a number that were not
-    /// written.
+    /// Also removes cancel frames with a freed number that were not written.
     package mutating func endQuarantine(at now: Instant) {
         for position in requests.endQuarantine(at: now, before: outbound.firstUnstarted) { outbound.remove(position) }
     }

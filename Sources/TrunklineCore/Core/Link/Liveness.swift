@@ -11,26 +11,22 @@ public enum HeartbeatMode: Sendable, Hashable {
     case pingPong
 }
 
-/// Decides whether one link is alive: when to send a ping, and when to declare the link dead.
+/// Decides whether one link is alive: when to send a ping, and when to declare the link dead. At `nextLook`,
+/// `timerFired` returns the action to perform. A read or a write costs a few stores, and never re-arms the timer.
 ///
-/// The inputs are facts: `heard` or `grew` for every read, `wrote` for every flush, `timedOut`, `pongReceived`,
-/// `suspend` and `resume`. At `nextLook`, `timerFired` returns the action to perform. Reading and writing cost a few
-/// stores. Everything else is computed when the timer fires, so a read never re-arms the timer.
+/// Progress is a completed frame. Bytes alone are not: after one wrong bit in a length, every later response is read as
+/// a piece of one long frame. So an incomplete frame counts only while it grows at `minimumRate`, and while it can
+/// still be the response to a request in flight (see `timerFired`).
 ///
-/// Progress is a completed frame. Bytes alone are not: a link that has lost framing receives bytes too. After one wrong
-/// bit in a length, every later response is read as a piece of one long frame. So an incomplete frame counts only while
-/// it grows at `minimumRate`, and while it can still be the response to a request in flight (see `timerFired`).
+/// With ping-pong, a dead link is detected `interval + deadline` after its last frame, or when the timer fires later:
 ///
-/// With ping-pong, a dead link is detected within `interval + deadline` after its last frame, plus the lateness of the
-/// timer:
+///     quiet ─(interval without progress, a request unanswered for probeAfter, or a frame stuck for deadline)─► probing
+///       ▲                                                                                                      │  │
+///       └──────────────────────────────────────────── progress ────────────────────────────────────────────────┘  │
+///                                                                      dead ◄──────────── (deadline) ─────────────┘
 ///
-///     quiet ─(interval without progress, a request unanswered for probeAfter, or a frame stuck for deadline)──► probing
-///       ▲                                                                                                       │  │
-///       └──────────────────────────────────────────── progress ─────────────────────────────────────────────────┘  │
-///                                                                      dead ◄──────────── (deadline) ──────────────┘
-///
-/// Without ping-pong there is no probe: a frame that is stuck for `deadline` is sufficient. The same holds while the
-/// codec has no ping to send (`pingRefused`): silence that this side cannot break means nothing.
+/// Without ping-pong, or while the codec has no ping to send (`pingRefused`), a frame that is stuck for `deadline` is
+/// enough.
 package struct Liveness: Sendable {
     package struct Policy: Sendable {
         package var mode = HeartbeatMode.pingPong
@@ -39,16 +35,12 @@ package struct Liveness: Sendable {
         package var deadline: Duration = .seconds(10)
         package var probeAfter: Duration? = .seconds(5)
         package var speakAfter: Duration?
-        /// The number of bytes per second by which an incomplete frame must grow, over one `deadline`, to count as
-        /// progress. `nil`: every byte of it is progress.
+        /// Bytes per second, over one `deadline`, that count as progress of a frame. `nil`: every byte does.
         package var minimumRate: Int? = 100
-        /// The number of requests that time out in a row, without a frame in between, after which the growth of a frame
-        /// that no request waits for no longer counts as progress. `nil` for no limit.
+        /// After this many timeouts in a row, growth of a frame that no request waits for is no progress.
         package var maximumTimeouts: Int? = 3
-        /// The time after which a ping that no progress has followed is repeated, because the path may have lost it; `nil`
-        /// for never.
+        /// When a ping that no progress has followed is repeated, because the path may have lost it.
         package var repeatPingAfter: Duration?
-        /// Which requests in flight excuse a ping that no progress has followed.
         package var excusing = Excusing.none
 
         package init() {}
@@ -56,89 +48,69 @@ package struct Liveness: Sendable {
 
     /// The requests in flight that a server may be busy with, so that it has not come to the ping yet.
     package enum Excusing: Sendable {
-        /// None: an unanswered ping always decides.
         case none
         /// Any: the server is a process that is known to run.
         case any
-        /// Those that were written before the ping, in a protocol matched in order, while the peer's kernel acknowledges what
-        /// is sent.
+        /// Written before the ping, in a protocol matched in order, while the peer's kernel acknowledges what is sent.
         case earlier
     }
 
-    /// What a request in flight means for a ping that no progress has followed for the deadline.
     package enum Excuse: Sendable {
-        /// Nothing: the link is dead, unless the server may have been busy until just now.
+        /// The link is dead, unless the server may have been busy until just now.
         case none
         /// The peer's kernel has not acknowledged the ping: the link is dead.
         case refuted
         /// The server is busy. The deadline begins anew.
         case waits
-        /// The same, and another ping is sent, which shows whether the path still works.
+        /// Another ping is sent, which shows whether the path still works.
         case asksAgain
     }
 
     package enum Action: Equatable, Sendable {
         case none
-        /// Send the ping with this number, and report it with `pingSent`.
         case ping(number: UInt64)
-        /// No progress followed a ping for the whole deadline, or a frame is stuck and there is no ping to probe with.
         case declareDead
-        /// Reading is suspended: check whether the socket has failed.
         case examine
     }
 
-    /// A ping that was sent.
     private struct Ping {
         var sentAt: Instant
-        /// When the client sent the first of the pings that no progress has followed. The deadline counts from here.
+        /// When the first ping that no progress has followed was sent. The deadline counts from here.
         var askedAt: Instant
-        /// The serial that its answer repeats, if the protocol has that; 0 for none.
         var serial: SerialNumber
-        /// Whether its answer measures the round-trip time: it was sent at once, and its answer cannot be mistaken for
-        /// that of an earlier ping.
+        /// It was sent at once, and its answer cannot be that of an earlier ping, so it measures the round-trip time.
         var isMeasured: Bool
         var isAnswered = false
-        /// Whether the deadline has begun anew because of a request in flight.
         var isExcused = false
     }
 
     private var policy: Policy
-    /// The number of bytes of an incomplete frame within one deadline that count as progress.
     private let growthNeeded: Int
-    /// The time of the latest progress, or of the start or resumption of reading. Growth is added when the timer fires.
+    /// The latest progress, or the start or resumption of reading. Growth is added when the timer fires.
     package private(set) var lastHeard: Instant
-    /// When the present incomplete frame began; `nil` if there is none, or if incomplete frames are not checked.
     private var incompleteSince: Instant?
-    /// When it last had grown by enough.
+    /// When the incomplete frame last had grown by enough.
     private var grownAt = Instant.distantPast
     /// The growth that is being counted: `count` bytes since `since`.
     private var growth: (since: Instant, count: Int) = (.distantPast, 0)
-    /// The number of requests that timed out since the latest completed frame.
     package private(set) var timeouts = 0
-    /// Whether a frame has arrived on this link.
     package private(set) var hasHeard = false
-    /// The time of the latest flush, for the one-way mode and `speakAfter`.
     private var lastWrote: Instant
-    /// The time of the first flush of requests that may be unanswered, or of the latest progress since.
+    /// The first flush of requests that may be unanswered, or the latest progress since.
     private var quietSince = Instant.distantFuture
-    /// The position in the outbound order from which requests may be unanswered; `nil` for none.
     package private(set) var firstWritten: OutboundPosition?
-    /// The latest ping. A new one is sent only after progress, after a clock jump, for a probe, or because the server
-    /// must hear from the client.
+    /// A new one needs progress, a clock jump, a probe, or that the server must hear from the client.
     private var ping: Ping?
     private var pingCount: UInt64 = 0
-    /// Set while there is no ping to send: when to try again. Until then the rules of a protocol without pings apply.
+    /// Set while there is no ping to send. Until then the rules of a protocol without pings apply.
     private var askAgainAt: Instant?
-    /// The time of the latest ping or answer from this side.
     private var lastHeartbeat: Instant?
-    /// While reading is suspended: when the socket was last checked. Silence means nothing then. `nil` while reading.
+    /// While reading is suspended: when the socket was last checked. Silence means nothing then.
     private var examinedAt: Instant?
-    /// The round-trip times measured on this link.
     package private(set) var roundTripTime: RoundTripTime?
-    /// The longest time without traffic that ended since the latest progress: by a ping, or by the first write after it.
+    /// The longest time without traffic since the latest progress that a ping or the first write after it ended.
     private var idle: (from: Instant, to: Instant) = (.distantPast, .distantPast)
 
-    /// Creates the rules of a link that was established at `now`.
     package init(_ policy: Policy, startedAt now: Instant) {
         self.policy = policy.clamped
         growthNeeded = self.policy.growthNeeded
@@ -148,8 +120,7 @@ package struct Liveness: Sendable {
 
     // MARK: Facts
 
-    /// Records that frames were completed. `leavesIncomplete`: whether the beginning of another frame arrived with
-    /// them. Returns whether `nextLook` may be earlier now.
+    /// Returns whether `nextLook` may be earlier now. So does `grew`.
     @inline(__always)
     @discardableResult
     package mutating func heard(at now: Instant, leavesIncomplete: Bool = false) -> Bool {
@@ -164,10 +135,7 @@ package struct Liveness: Sendable {
         return isNew
     }
 
-    /// Records that `count` bytes arrived that completed no frame. Returns whether `nextLook` may be earlier now.
-    ///
-    /// - Parameter isIncomplete: Whether these bytes, or earlier ones, are the beginning of a frame. They may be
-    ///   padding.
+    /// `isIncomplete`: these bytes, or earlier ones, begin a frame. They may be padding.
     package mutating func grew(by count: Int, isIncomplete: Bool = true, at now: Instant) -> Bool {
         if growth.count == 0 || now.since(growth.since) > policy.deadline { growth = (now, 0) }
         growth.count += count
@@ -181,24 +149,20 @@ package struct Liveness: Sendable {
         return isNew
     }
 
-    /// Records that the peer's kernel took bytes from a full socket while a ping waits for them to be written. This is
-    /// progress.
+    /// The peer's kernel took bytes from a full socket while a ping waits to be written. This is progress.
     package mutating func tookBytes(at now: Instant) {
         lastHeard = now
         quietSince = now
         if incompleteSince != nil { incompleteSince = now }
     }
 
-    /// Records that `count` requests that were written to this link timed out.
     package mutating func timedOut(_ count: Int) {
         if !isSuspended { timeouts += count }
     }
 
-    /// Whether the incomplete frame has grown by enough within the latest deadline.
     package func isGrowing(at now: Instant) -> Bool { grownAt != .distantPast && now.since(grownAt) < policy.deadline }
 
-    /// Records that bytes are about to be written, from the frame at `position` on. Returns true for the first write
-    /// since `timerFired` last checked for unanswered requests: `nextLook` may be earlier now.
+    /// Returns whether `nextLook` may be earlier: at the first write since a check for unanswered requests.
     @inline(__always)
     package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         guard firstWritten == nil, policy.probeAfter != nil else {
@@ -213,7 +177,6 @@ package struct Liveness: Sendable {
         return true
     }
 
-    /// Records that the time without traffic ends now, because something is written.
     @inline(never)
     private mutating func noteIdleTime(until now: Instant) {
         let start = max(lastHeard, lastWrote)
@@ -221,10 +184,8 @@ package struct Liveness: Sendable {
         idle = (start, now)
     }
 
-    /// Whether something was written after the time without traffic `idle`, and no progress has followed.
     private var isIdleTimeOver: Bool { idle.from >= lastHeard && idle.from != .distantPast }
 
-    /// Records that the ping was queued. `goesOutAtOnce`: false if bytes wait before it; then it measures nothing.
     package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
         let askedAt = silentSince ?? now
@@ -239,8 +200,6 @@ package struct Liveness: Sendable {
         askAgainAt = nil
     }
 
-    /// Records that there is no ping to send now: the codec has none, or cannot encode the one that `pingSent` recorded
-    /// (`wasQueued`).
     package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
         if wasQueued, let sent = ping {
             // If an earlier ping has not been followed by progress, its deadline still counts.
@@ -249,17 +208,14 @@ package struct Liveness: Sendable {
         askAgainAt = now.advanced(by: min(policy.interval, policy.deadline))
     }
 
-    /// The meaning of a heartbeat from the peer.
     package enum Meaning: Equatable, Sendable {
-        /// The answer to this side's ping.
         case answer
-        /// The peer's ping.
         case question
         /// Unclear. It must not be answered.
         case stray
     }
 
-    /// Records a pong. It answers the latest ping if it repeats the serial of the ping, or has none.
+    /// A pong answers the latest ping if it repeats the serial of the ping, or has none.
     @discardableResult
     package mutating func pongReceived(serial: SerialNumber, at now: Instant) -> Meaning {
         guard let sent = ping, !sent.isAnswered, serial == 0 || serial == sent.serial else { return .stray }
@@ -270,13 +226,10 @@ package struct Liveness: Sendable {
         return .answer
     }
 
-    /// The round-trip time of the latest ping, if it was answered and measured.
     package var measuredRoundTrip: Duration? {
         ping.map { $0.isAnswered && $0.isMeasured } == true ? roundTripTime?.latest : nil
     }
 
-    /// Records a heartbeat in a protocol in which pings and pongs look alike.
-    ///
     /// Within `deadline` of an unanswered ping it is the answer, unless it has another serial. Otherwise it is a ping
     /// of the server, which is answered at most once per second. Without that limit, two sides that each take the
     /// other's answer for a ping would answer each other forever.
@@ -291,7 +244,6 @@ package struct Liveness: Sendable {
         return .question
     }
 
-    /// Records that reading is suspended: nothing that the peer sends is received.
     package mutating func suspend(at now: Instant) {
         guard !isSuspended else { return }
         examinedAt = now
@@ -300,7 +252,7 @@ package struct Liveness: Sendable {
 
     private var isSuspended: Bool { examinedAt != nil }
 
-    /// Records that reading resumes. The silence until now means nothing.
+    /// The silence until now means nothing.
     package mutating func resume(at now: Instant) {
         guard isSuspended else { return }
         examinedAt = nil
@@ -311,27 +263,20 @@ package struct Liveness: Sendable {
 
     // MARK: The interval
 
-    /// The interval of the heartbeats; `nil` if there are none.
     package var heartbeatInterval: Duration? { policy.mode == .none ? nil : policy.interval }
 
-    /// Changes the interval from now on. `nextLook` may be later.
     package mutating func setInterval(_ interval: Duration) { policy.interval = max(.milliseconds(1), interval) }
 
-    /// How long nothing was sent or received before the latest ping, if that was answered, and when the ping was sent;
-    /// otherwise `nil`.
     package var idleBeforeAnsweredPing: (duration: Duration, until: Instant)? {
         guard let ping, ping.isAnswered, ping.sentAt == idle.to else { return nil }
         return (idle.to.since(idle.from), idle.to)
     }
 
-    /// How long nothing was sent or received before what was then written, if not even a part of a frame has followed;
-    /// otherwise `nil`.
     package var idleBeforeSilence: (duration: Duration, until: Instant)? {
         guard isIdleTimeOver, incompleteSince == nil else { return nil }
         return (idle.to.since(idle.from), idle.to)
     }
 
-    /// How long nothing has been sent or received; with `isReset`, before what was then written, if nothing has followed.
     package func idleTime(isReset: Bool, at now: Instant) -> Duration {
         if isReset, let idle = idleBeforeSilence, now.since(idle.until) < policy.deadline { return idle.duration }
         return max(.zero, now.since(max(lastHeard, lastWrote)))
@@ -339,34 +284,27 @@ package struct Liveness: Sendable {
 
     // MARK: Time
 
-    /// Whether this side sends pings now that must be followed by progress.
     package var asks: Bool { policy.mode == .pingPong && askAgainAt == nil }
 
-    /// Which requests excuse an unanswered ping now: `none` if there is no such ping.
     package var excusing: Excusing { policy.excusing == .none || !isProbing ? .none : policy.excusing }
 
-    /// Whether a ping was sent that no progress has followed.
     package var isProbing: Bool { silentSince != nil }
 
-    /// The instant since which a frame has been incomplete without growing enough; `nil` if there is no such frame.
     private var stuckSince: Instant? { incompleteSince.map { max($0, grownAt) } }
 
-    /// When the first of the pings that no progress has followed was sent; `nil` if there is none.
     private var silentSince: Instant? {
         guard let ping, lastHeard < ping.askedAt else { return nil }
         return ping.askedAt
     }
 
-    /// When the link counts as dead if nothing arrives until then; `nil` if no ping waits for progress, and no frame is
-    /// incomplete.
     package var deadAt: Instant? {
         let asked = silentSince?.advanced(by: policy.deadline)
         let stuck = stuckSince?.advanced(by: policy.deadline)
         return [asked, stuck].compactMap { $0 }.min()
     }
 
-    /// When to call `timerFired`; `nil` for not before another input. Only `heard` and `resume` can make it later;
-    /// `heard` can make it earlier while `isProbing`. A timer that fires too early does no harm.
+    /// Only `heard` and `resume` can make it later; `heard` can make it earlier while `isProbing`. A timer that fires
+    /// too early does no harm.
     package var nextLook: Instant? {
         if let examinedAt { return min(examinedAt.advanced(by: policy.interval), nextWord) }
         let stuck = stuckSince?.advanced(by: policy.deadline)
@@ -382,7 +320,6 @@ package struct Liveness: Sendable {
         }
     }
 
-    /// When the server must next hear from this side, regardless of what it sends.
     private var nextWord: Instant {
         let word: Instant =
             switch policy.mode {
@@ -393,31 +330,22 @@ package struct Liveness: Sendable {
         return max(word, askAgainAt ?? word)
     }
 
-    /// When the latest ping is to be repeated.
     private var nextRepetition: Instant {
         guard let ping, let repeatPingAfter = policy.repeatPingAfter else { return .distantFuture }
         let due = ping.sentAt.advanced(by: repeatPingAfter)
         return max(due, askAgainAt ?? due)
     }
 
-    /// Whether requests were written, or timed out, since the latest progress.
     private var isSuspicious: Bool { firstWritten != nil || timeouts > 0 }
 
-    /// Handles the timer that was armed for `due` and fires at `now`. Returns the action to perform.
-    ///
-    /// - Parameters:
-    ///   - isAwaited: Returns whether a request that was written before the incomplete frame began still waits, so that
-    ///     the frame can be its response. Called only after `maximumTimeouts`. If it returns false, growth is not
-    ///     progress, however fast. If framing was lost, all earlier requests time out, and the frame cannot be the
-    ///     response to later ones.
-    ///   - hasUnanswered: Returns whether any request written since the last sign of life is unanswered. Called only
-    ///     when it matters. The wait of a request counts from the first write since that sign. So a probe may come
-    ///     early if frames without responses were written before the request, but never late.
-    ///   - excuse: Returns what requests in flight mean for a ping whose deadline has passed. When they no longer mean
-    ///     anything, the server has one more deadline: it may have been busy until then.
-    ///
     /// A timer that fires much later than `due` means that the clock has jumped: the process or the machine slept, and
     /// the peer's bytes may still be in transit. Then a link is declared dead only if it was pinged after the jump.
+    ///
+    /// `isAwaited` is called only after `maximumTimeouts`. If it returns false, growth is no progress, however fast: if
+    /// framing was lost, all earlier requests time out, and the frame cannot be the response to later ones.
+    ///
+    /// The wait for `hasUnanswered` counts from the first write since the last sign of life. So a probe may come early
+    /// after frames without responses, but never late. After an excuse ends, the server has one more deadline.
     package mutating func timerFired(
         due: Instant,
         at now: Instant,
@@ -462,11 +390,9 @@ package struct Liveness: Sendable {
         return timeouts > 0 || hasUnanswered() ? nextPing : .none
     }
 
-    /// Tests the link with a ping at once, unless reading is suspended.
-    ///
-    /// The ping is sent even if an earlier one has not been answered. If the route was lost and is back, the new bytes
-    /// arrive, and the peer's acknowledgment makes the kernel retransmit the earlier bytes at once, rather than when
-    /// its timer fires. The deadline still counts from the first ping.
+    /// The ping is sent even if an earlier one has not been answered. If the route was lost and is back, the peer's
+    /// acknowledgment of the new bytes makes the kernel retransmit the earlier ones at once, rather than when its timer
+    /// fires. The deadline still counts from the first ping.
     package mutating func probe(at now: Instant) -> Action {
         guard asks, !isSuspended else { return .none }
         // Frames that arrived at this same instant came before the ping.
@@ -474,8 +400,8 @@ package struct Liveness: Sendable {
         return nextPing
     }
 
-    /// Gives the peer the time back in which the loop of this side did not run: its frames may have come meanwhile, and a
-    /// ping of this side may have been late. After a long delay, the peer has the whole deadline again.
+    /// The peer's frames may have come meanwhile, and a ping of this side may have been late. After a long delay, the
+    /// peer has the whole deadline again.
     package mutating func loopWasLate(_ delay: LoopDelay) {
         func shifted(_ instant: Instant) -> Instant {
             delay.duration > policy.jump ? max(instant, delay.end) : delay.shifted(instant)
@@ -491,7 +417,6 @@ package struct Liveness: Sendable {
         stuckSince.map { now.since($0) >= policy.deadline } ?? false
     }
 
-    /// Counts the growth of the incomplete frame as progress, if it is progress.
     private mutating func enterGrowth(_ isAwaited: () -> Bool) {
         guard grownAt > lastHeard, timeouts < policy.maximumTimeouts ?? .max || isAwaited() else { return }
         lastHeard = grownAt
@@ -502,8 +427,6 @@ package struct Liveness: Sendable {
 }
 
 extension Liveness.Policy {
-    /// A timer that fires later than this after it was due means that the clock has jumped: a second, or a quarter of
-    /// the deadline if that is longer.
     fileprivate var jump: Duration { max(.seconds(1), deadline / 4) }
 
     fileprivate var clamped: Self {
@@ -517,7 +440,6 @@ extension Liveness.Policy {
         return policy
     }
 
-    /// The bytes of one deadline at `minimumRate`; at least 1.
     fileprivate var growthNeeded: Int {
         guard let minimumRate else { return 1 }
         let seconds = Double(deadline.clampedNanoseconds) / 1e9
@@ -525,17 +447,14 @@ extension Liveness.Policy {
     }
 }
 
-/// Decides whether one link is alive: the rules of `Liveness`, and what they need to know about the outbound frames.
+/// The rules of `Liveness`, and what they need to know about the outbound frames of one link.
 package struct LinkLiveness: Sendable {
     package internal(set) var rules: Liveness
-    /// The position of the latest ping in the outbound order, and its serial; `nil` for none.
     fileprivate var ping: (position: OutboundPosition, serial: SerialNumber)?
     /// No frame from this position on had been written when the incomplete frame began to arrive.
     fileprivate var incompleteFrom = OutboundPosition.first
-    /// Whether the latest bytes ended with an incomplete frame.
     fileprivate var wasIncomplete = false
 
-    /// Creates rules that never send a ping, for a link that is not ready.
     init() {
         var policy = Liveness.Policy()
         (policy.mode, policy.interval, policy.minimumRate) = (.none, .seconds(Int64.max), nil)
@@ -548,8 +467,7 @@ package struct LinkLiveness: Sendable {
 extension LinkMachine {
     // MARK: Facts
 
-    /// Records that `count` bytes were received, which completed frames or did not. Returns whether the timer may have
-    /// to fire earlier.
+    /// Returns whether the timer may have to fire earlier. So does `willWrite`.
     @inline(__always)
     package mutating func received(_ count: Int, hasFrames: Bool, leavesIncomplete: Bool, at now: Instant) -> Bool {
         let wasProbing = liveness.rules.isProbing
@@ -565,36 +483,31 @@ extension LinkMachine {
         return isNew || wasProbing && hasFrames
     }
 
-    /// Records that bytes are about to be written. Returns whether the timer may have to fire earlier.
     @inline(__always)
     package mutating func willWrite(at now: Instant) -> Bool {
         liveness.rules.wrote(from: outbound.firstUnwritten, at: now)
     }
 
-    /// Records that a full socket accepts bytes again, because the peer's kernel has accepted some.
-    ///
-    /// This is a sign of life only while the ping waits behind other frames, so that a large request on a slow network
-    /// does not end the link. In other cases it is no evidence: a write may be short although the socket is not full,
-    /// which once happened to the ping itself.
+    /// A sign of life only while the ping waits behind other frames, so that a large request on a slow network does not
+    /// end the link. Otherwise a write may be short although the socket is not full, which once happened to the ping
+    /// itself.
     package mutating func socketTookBytes(at now: Instant) {
         if let ping = liveness.ping, ping.position > outbound.firstUnwritten { liveness.rules.tookBytes(at: now) }
     }
 
-    /// Records that reading was suspended or resumed. A link that is not read is never declared dead, because nothing
-    /// that the peer sends is received. Its silence counts from when reading resumes.
+    /// A link that is not read is never declared dead. Its silence counts from when reading resumes.
     package mutating func readingChanged(to isReading: Bool, at now: Instant) {
         if isReading { liveness.rules.resume(at: now) } else { liveness.rules.suspend(at: now) }
     }
 
-    /// Records that `count` written requests timed out, which is a reason for a ping. Returns true if this link has no
-    /// ping, or none that decides now, and no frame is arriving that may be the response to a request.
+    /// Returns true if this link has no ping, or none that decides now, and no frame is arriving that may be the
+    /// response to a request.
     package mutating func timedOut(_ count: Int, at now: Instant) -> Bool {
         liveness.rules.timedOut(count)
         if liveness.rules.asks, !isBusy { return false }
         return !(liveness.rules.isGrowing(at: now) && isIncompleteAwaited)
     }
 
-    /// Returns the meaning of a ping or pong from the server. `pongsLookLikePings` is a property of the codec.
     package mutating func heartbeat(_ frame: Frame, pongsLookLikePings: Bool, at now: Instant) -> Liveness.Meaning {
         if frame.kind == .pong { return liveness.rules.pongReceived(serial: frame.serial, at: now) }
         guard pongsLookLikePings else { return .question }
@@ -603,11 +516,8 @@ extension LinkMachine {
 
     // MARK: Time
 
-    /// Whether the incomplete frame can be the response to a request in flight: one that was written before the frame
-    /// began.
     private var isIncompleteAwaited: Bool { requests.hasRequest(at: OutboundPosition.first..<liveness.incompleteFrom) }
 
-    /// Whether a request in flight excuses the ping that no progress has followed.
     private var isBusy: Bool {
         switch liveness.rules.excusing {
         case .none: false
@@ -616,9 +526,6 @@ extension LinkMachine {
         }
     }
 
-    /// Handles the timer that was armed for `due`. Returns the action to perform.
-    ///
-    /// - Parameter isAcknowledged: Returns whether the peer's kernel has acknowledged all bytes.
     package mutating func look(
         due: Instant,
         at now: Instant,
@@ -642,14 +549,12 @@ extension LinkMachine {
         return action
     }
 
-    /// Sends a ping at once, to test the link: see `Liveness.probe`.
     package mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
 
-    /// Gives the peer the time back in which the loop of this side did not run.
     package mutating func loopWasLate(_ delay: LoopDelay) { liveness.rules.loopWasLate(delay) }
 
-    /// Queues a ping behind all other frames, so that it is never written within a frame. Watermarks do not delay it.
-    /// Returns false if an earlier ping still waits to be written; then no new one is queued.
+    /// Behind all other frames, so that it is never written within one. Watermarks do not delay it. Returns false, and
+    /// queues none, if an earlier ping still waits to be written.
     package mutating func send(ping: Frame, at now: Instant) -> Bool {
         if let waiting = liveness.ping, waiting.position >= outbound.firstUnwritten {
             liveness.rules.pingSent(serial: waiting.serial, goesOutAtOnce: false, at: now)
@@ -661,7 +566,6 @@ extension LinkMachine {
         return true
     }
 
-    /// Records that the codec has no ping now, or that the ping that was queued cannot be encoded.
     package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
         if wasQueued { liveness.ping = nil }
         liveness.rules.pingRefused(wasQueued: wasQueued, at: now)

@@ -1,9 +1,7 @@
-/// The position of a frame in the outbound order of one link. A higher position is written later. A position is never
-/// reused.
+/// The position of a frame in the outbound order of one link. It is never reused.
 package struct OutboundPosition: Sendable, Hashable, Strideable {
     private let number: UInt64
 
-    /// The position of the first frame of a link.
     package static let first = OutboundPosition(number: 1)
 
     @inline(__always)

@@ -1,25 +1,18 @@
-/// The outbound frames of one link, in order: partly written, encoded, or waiting.
-///
-/// A frame is kept until its last byte is written. A frame of which nothing was written can still be removed, or moved
-/// to another link. Frames are encoded just before writing, one batch at a time, and only into an empty buffer. After a
-/// removal, the frames that were encoded but not started are encoded again.
+/// The outbound frames of one link, in order. A frame of which nothing was written can be removed, or moved to another
+/// link. Frames are encoded just before writing, one batch at a time, and only into an empty buffer. After a removal,
+/// the frames that were encoded but not started are encoded again.
 ///
 ///     items:   [ done … | head: partly written | encoded … | waiting … ]
 ///     buffer:           [ written ▲ unwritten           ]
 package struct OutboundQueue: Sendable {
-    /// A frame and the request that it belongs to.
     package struct Item: Sendable {
         package var frame: Frame
         /// `nil` for a frame that is no request, such as a cancel frame or a pong.
         package var id: RequestID?
-        /// Whether the frame must not move to another link: it concerns a request that has started on this one, or is
-        /// no request.
+        /// Whether the frame concerns a request that has started on this link, or is no request.
         package var belongsToLink: Bool
-        /// Whether to report when the last byte of the frame is written.
         package var reportsWritten: Bool
-        /// Whether the frame was removed. It is skipped.
         fileprivate var isRemoved = false
-        /// Where its bytes end in the buffer, after encoding.
         fileprivate var end = 0
 
         package init(
@@ -35,7 +28,6 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// A frame that could not be encoded.
     package struct Refusal: Sendable {
         package let item: Item
         package let position: OutboundPosition
@@ -46,44 +38,33 @@ package struct OutboundQueue: Sendable {
     private var items: [Item] = []
     private var head = 0
     private var headPosition = OutboundPosition.first
-    /// The number of items from `head` on that are in `buffer`. None of these was removed after it was encoded.
+    /// The number of items from `head` on in `buffer`. None of these was removed after it was encoded.
     private var encodedCount = 0
     private var buffer = SendBuffer()
     /// The number of bytes of `buffer` that were written, and how many of these belong to complete items.
     private var written = 0
     private var writtenDone = 0
-    /// The approximate number of bytes to write, for the watermarks.
     package private(set) var byteCount = 0
-    /// The number of frames without an ID to write: cancel frames and heartbeats, for example.
     package private(set) var linkFrameCount = 0
 
-    /// How many bytes are encoded in one batch.
     private static let batchBytes = 256 * 1024
 
-    /// The size in bytes of the largest frame.
     private let maximumFrameSize: Int
 
-    /// - Parameter maximumFrameSize: The size in bytes of the largest frame: of a datagram, for example.
     package init(maximumFrameSize: Int = .max) { self.maximumFrameSize = maximumFrameSize }
 
     private var isHeadStarted: Bool { written > writtenDone }
 
-    /// Whether nothing is left to write.
     package var isEmpty: Bool { head == items.count }
 
-    /// The position of the next frame to be appended.
     package var nextPosition: OutboundPosition { headPosition.advanced(by: items.count - head) }
 
-    /// The position of the first frame of which nothing is written.
     package var firstUnstarted: OutboundPosition { headPosition.advanced(by: isHeadStarted ? 1 : 0) }
 
-    /// The position of the first frame that is not completely written.
     package var firstUnwritten: OutboundPosition { headPosition }
 
-    /// The position of the first frame that is not encoded.
     package var firstUnencoded: OutboundPosition { headPosition.advanced(by: encodedCount) }
 
-    /// The estimated cost of a frame in bytes, for the watermarks.
     package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult
@@ -98,13 +79,11 @@ package struct OutboundQueue: Sendable {
         if item.id == nil { linkFrameCount += 1 }
     }
 
-    /// Whether at least one byte of the frame at `position` was written.
     package func hasStarted(_ position: OutboundPosition) -> Bool {
         position < headPosition || (position == headPosition && isHeadStarted)
     }
 
-    /// Removes the frame at `position` and returns it, unless a byte of it was written. Returns `nil` in that case, or
-    /// if the frame was removed already.
+    /// Returns `nil` if a byte of the frame was written, or if it was removed already.
     @discardableResult
     package mutating func remove(_ position: OutboundPosition) -> Item? {
         guard !hasStarted(position), position < nextPosition else { return nil }
@@ -126,8 +105,6 @@ package struct OutboundQueue: Sendable {
 
     // MARK: Writing
 
-    /// Encodes the next batch, unless encoded bytes are still to be written.
-    ///
     /// Returns the frames that could not be encoded. They are removed from the queue.
     package mutating func encode(using codec: inout any FrameCodec) -> [Refusal] {
         guard buffer.isEmpty, head < items.count else { return [] }
@@ -137,7 +114,7 @@ package struct OutboundQueue: Sendable {
         return refusals
     }
 
-    /// Encodes a batch of the items from `head` on. The codec is opened here once, and not for each frame.
+    /// The codec is opened here once, and not for each frame.
     private mutating func encode(using codec: inout some FrameCodec, _ refusals: inout [Refusal]) {
         var index = head
         while index < items.count, buffer.appendedCount < Self.batchBytes {
@@ -154,12 +131,10 @@ package struct OutboundQueue: Sendable {
         encodedCount = index - head
     }
 
-    /// Calls `body` with the encoded bytes that are to be written next.
     package func withUnwritten<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe buffer.withUnwritten { unsafe body($0) }
     }
 
-    /// Calls `body` with the encoded frames that are to be written next, each in one piece. Frames are written as a whole.
     package func withUnwrittenFrames<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe buffer.withAllBytes { bytes in
             var pieces: [UnsafeRawBufferPointer] = unsafe []
@@ -172,11 +147,9 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// The number of encoded bytes to write.
     package var unwrittenCount: Int { buffer.count }
 
-    /// Calls `body` with every frame whose first byte is among the next `length` bytes, in order. Call this before
-    /// `didWrite(_:reporting:)`, which releases the bodies of the frames.
+    /// Call this before `didWrite(_:reporting:)`, which releases the bodies of the frames.
     package func forEachStarting(within length: Int, _ body: (Frame) -> Void) {
         var (index, start) = (head, writtenDone)
         while index < head + encodedCount, start < written + length {
@@ -187,7 +160,7 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// As above, with what a recorder keeps of each frame, and the request that it belongs to. No frame is copied.
+    /// For recorders. No frame is copied.
     @inline(__always)
     package func forEachHeadStarting(
         within length: Int,
@@ -205,22 +178,20 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// The frame at `position`, which is not completely written; `nil` if it is, or was removed.
     package func frame(at position: OutboundPosition) -> Frame? {
         guard position >= headPosition, position < nextPosition else { return nil }
         let item = items[head + headPosition.distance(to: position)]
         return item.isRemoved ? nil : item.frame
     }
 
-    /// Records that `length` bytes were written. Appends to `reported` the IDs of the frames that are now complete and
-    /// asked for a report. Returns the number of frames that are now complete.
+    /// Appends to `reported` the IDs of the frames that are now complete and asked for a report.
     @discardableResult
     package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
         var requests: [RequestID] = []
         return didWrite(length, reporting: &reported, requests: &requests, isEveryRequestWanted: false)
     }
 
-    /// As above. Also appends to `requests` the IDs of all requests that are now complete, without parts of requests.
+    /// Also appends to `requests` the IDs of all requests that are now complete, without parts of requests.
     package mutating func didWrite(
         _ length: Int,
         reporting reported: inout [RequestID],
@@ -244,7 +215,6 @@ package struct OutboundQueue: Sendable {
         return count
     }
 
-    /// Completes the first item.
     private mutating func finishHead() {
         if !items[head].isRemoved { markRemoved(head) }
         head += 1
@@ -252,7 +222,6 @@ package struct OutboundQueue: Sendable {
         if encodedCount > 0 { encodedCount -= 1 }
     }
 
-    /// Skips removed items at the head if nothing is encoded, and releases complete items when that is cheap.
     private mutating func dropDone() {
         while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
         if head == items.count {
@@ -264,7 +233,6 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    /// Removes and returns every frame that has not started and may move to another link, in order.
     package mutating func takeUnstarted() -> [Item] {
         unencode()
         var taken: [Item] = []
@@ -276,14 +244,12 @@ package struct OutboundQueue: Sendable {
         return taken
     }
 
-    /// The IDs of the frames of which nothing is written, without those that have no ID.
     package var unstartedIDs: [RequestID] {
         unstartedIndices.compactMap { items[$0].isRemoved ? nil : items[$0].id }
     }
 
     private var unstartedIndices: Range<Int> { (head + (isHeadStarted ? 1 : 0))..<items.count }
 
-    /// Discards the encoded bytes of every frame that has not started.
     private mutating func unencode() {
         guard isHeadStarted else { return forgetEncoding() }
         buffer.truncate(to: items[head].end)
@@ -298,7 +264,7 @@ package struct OutboundQueue: Sendable {
         dropDone()
     }
 
-    /// Discards everything. The link cannot be used any more, because a frame may be partly written.
+    /// The link cannot be used any more, because a frame may be partly written.
     package mutating func removeAll() {
         while head < items.count { finishHead() }
         forgetEncoding()
@@ -306,10 +272,7 @@ package struct OutboundQueue: Sendable {
 }
 
 extension OutboundQueue.Item {
-    /// Appends the bytes of the frame to `buffer`. If that fails, `buffer` is unchanged.
-    ///
-    /// The frame is moved out and back: a frame that is passed from its place is copied, at the cost of four atomic
-    /// operations.
+    /// The frame is moved out and back: passed from its place, it would be copied, with four atomic operations.
     @inline(__always)
     fileprivate mutating func encode(
         into buffer: inout SendBuffer,

@@ -1,8 +1,7 @@
 /// How the serial numbers of a protocol are chosen: see `SerialNumberingCodec`.
 package struct SerialNumbering: Sendable {
-    /// Whether they are drawn at random.
     package var isRandom = false
-    /// The number of bits of a serial beyond 64, at most 64. Small, because every client has room for it.
+    /// The bits of a serial beyond 64, at most 64. Small, because every client has room for it.
     package var extraBits: UInt8 = 0
 
     package init() {}
@@ -13,15 +12,14 @@ package struct SerialNumbering: Sendable {
     }
 }
 
-/// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so that
-/// they need no memory. An attacker who has seen no frame of the link does not know them.
+/// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so they
+/// need no memory. An attacker who has seen no frame of the link does not know them.
 package struct SerialExtension: Sendable {
     /// `nil` if serials have no more than 64 bits. An object, because few links have it.
     private let rule: Rule?
 
     private final class Rule: Sendable {
         let secret: UInt64
-        /// The bits that there are.
         let mask: UInt64
 
         init(mask: UInt64, secret: UInt64) { (self.mask, self.secret) = (mask, secret) }
@@ -33,7 +31,6 @@ package struct SerialExtension: Sendable {
 
     package var isEmpty: Bool { rule == nil }
 
-    /// The bits above the 64 of `serial`.
     package func bits(of serial: SerialNumber) -> UInt64 {
         guard let rule else { return 0 }
         var generator = SeededGenerator(seed: serial ^ rule.secret)
@@ -41,9 +38,7 @@ package struct SerialExtension: Sendable {
         return (generator.next() ^ rule.secret) & rule.mask
     }
 
-    /// Completes the serial of a frame that is sent.
     package func complete(_ frame: inout Frame) { if !isEmpty { frame.highSerial = bits(of: frame.serial) } }
 
-    /// Whether a received frame has the right bits beyond 64.
     package func matches(_ frame: Frame) -> Bool { isEmpty || frame.highSerial == bits(of: frame.serial) }
 }

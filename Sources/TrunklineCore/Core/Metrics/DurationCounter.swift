@@ -1,8 +1,7 @@
-/// A histogram to which equal durations are often added in a row: those of requests that were sent together and answered
-/// together. Such a duration costs a comparison.
+/// A histogram for equal durations in a row, those of requests sent and answered together: each costs a comparison.
 package struct DurationCounter: Sendable {
     private var recorded = LatencyHistogram()
-    /// The latest duration, in nanoseconds, which is not in `recorded` yet, and how often it was counted.
+    /// In nanoseconds. Not in `recorded` yet.
     private var latest: Int64 = 0
     private var times = 0
 
@@ -18,7 +17,6 @@ package struct DurationCounter: Sendable {
         }
     }
 
-    /// All durations.
     package var histogram: LatencyHistogram {
         var histogram = recorded
         histogram.record(nanoseconds: latest, times: times)

@@ -1,13 +1,10 @@
 // DNS messages with SRV records (RFC 1035 §4, RFC 2782). Numbers are in network byte order.
 
-/// An SRV record: one server of a service.
 package struct SRVRecord: Hashable, Sendable {
-    /// Records with a higher number are used only if no server with a lower one can be used.
     package let priority: UInt16
-    /// The share of the requests among the records of the same priority.
     package let weight: UInt16
     package let port: UInt16
-    /// The name of the server, without the final dot. Empty if the service is decidedly not available.
+    /// Without the final dot. Empty if the service is decidedly not available.
     package let target: String
 
     package init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
@@ -15,15 +12,11 @@ package struct SRVRecord: Hashable, Sendable {
     }
 }
 
-/// Why the answer of a name server could not be used.
 package enum SRVError: Error, Hashable, Sendable, LoggableError {
-    /// The message is not a valid answer. `offset` is where reading stopped.
     case malformed(String, offset: Int)
-    /// The name server refused the question or failed (RCODE, RFC 1035 §4.1.1).
+    /// The RCODE (RFC 1035 §4.1.1).
     case refused(code: UInt8)
-    /// There are no SRV records.
     case noRecords
-    /// The service is decidedly not available: its only target is ".".
     case notAvailable
 
     package var description: String {
@@ -39,15 +32,11 @@ package enum SRVError: Error, Hashable, Sendable, LoggableError {
     }
 }
 
-/// The SRV records in the answer of a name server.
 package struct SRVRecords: Equatable, Sendable {
-    /// In the order of the message.
     package let all: [SRVRecord]
 
     package init(_ records: [SRVRecord]) { all = records }
 
-    /// Reads a message.
-    ///
     /// | Offset | Size | Field |
     /// |---|---|---|
     /// | 0 | 2 | identifier |
@@ -58,8 +47,7 @@ package struct SRVRecords: Equatable, Sendable {
     /// | 12 | – | questions: name, type (2), class (2) |
     /// | – | – | answers: name, type (2), class (2), lifetime (4), length (2), data |
     ///
-    /// The data of an SRV record: priority (2), weight (2), port (2), target. The target may be compressed, which RFC
-    /// 2782 forbids and some servers do. Other records, such as aliases (CNAME), are skipped.
+    /// SRV data: priority (2), weight (2), port (2), target. Some servers compress the target, which RFC 2782 forbids.
     package init(reading message: [UInt8]) throws(SRVError) {
         var reader = DNSReader(message)
         _ = try reader.integer("identifier")
@@ -94,10 +82,7 @@ package struct SRVRecords: Equatable, Sendable {
         all = records
     }
 
-    /// The records to use, with their weights: those with the lowest priority number.
-    ///
-    /// All records of weight 0 together count as one record of weight 1. This is the chance that the algorithm of RFC
-    /// 2782 gives them beside other records, and makes them equal without any.
+    /// All records of weight 0 together count as one of weight 1, which is their chance by the algorithm of RFC 2782.
     package func preferred() throws(SRVError) -> [(record: SRVRecord, weight: Double)] {
         // A target "." beside others, and port 0, lead nowhere.
         let usable = all.filter { !$0.target.isEmpty && $0.port != 0 }
@@ -110,7 +95,6 @@ package struct SRVRecords: Equatable, Sendable {
     }
 }
 
-/// Reads a DNS message from its beginning to its end. Never reads beyond it.
 private struct DNSReader {
     private let bytes: [UInt8]
     private(set) var offset = 0
@@ -133,9 +117,7 @@ private struct DNSReader {
         offset += count
     }
 
-    /// Reads the name of a host: labels of letters, digits, hyphens and underscores, joined by dots.
-    ///
-    /// A label may contain any byte. A dot or a zero in it would be read as something else by the system.
+    /// A label may contain any byte. The system would read a dot or a zero in it as something else.
     mutating func hostName() throws(SRVError) -> String {
         let start = offset
         let labels = try name()
@@ -150,16 +132,13 @@ private struct DNSReader {
         return labels.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ".")
     }
 
-    /// Reads a name: labels of 1 to 63 bytes, each after its length, up to a zero or a pointer to an earlier name (RFC
-    /// 1035 §4.1.4).
-    ///
-    /// Each pointer must lead to a place before the labels that it ends, so a loop is impossible. The number of
-    /// pointers has a limit, too: a message may have thousands of names, each of which leads to thousands of pointers.
+    /// RFC 1035 §4.1.4. Each pointer must lead to a place before the labels that it ends, so a loop is impossible. A
+    /// limit for their number, too: thousands of names may each lead to thousands of pointers.
     mutating func name() throws(SRVError) -> [ArraySlice<UInt8>] {
         var labels: [ArraySlice<UInt8>] = []
         var pointers = 0
         var (position, start, length) = (offset, offset, 0)
-        /// Where reading continues after the name; `nil` before the first pointer.
+        /// After the name; `nil` before the first pointer.
         var end: Int?
         while true {
             guard position < bytes.count else { throw .malformed("the message ends in a name", offset: position) }

@@ -1,18 +1,14 @@
-/// The client's side of the method CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6), with basic credentials (RFC 7617).
-/// The proxy looks up names.
+/// CONNECT of HTTP/1.1 (RFC 9110, section 9.3.6) with basic credentials (RFC 7617). The proxy looks up names.
 package struct HTTPConnectExchange: OpeningExchange {
-    /// The host and port of the server, as a URL has them.
     private let target: String
     private let credentials: ProxyCredentials?
     private var interimResponses = 0
     /// How far the header was searched for its end, and whether the line there is empty so far.
     private var searched = (count: 0, isLineEmpty: false)
 
-    /// The most bytes of a header that is read.
     private static let maximumHeader = 16 * 1024
     private static let maximumInterim = 8
 
-    /// - Throws: If the host cannot be part of a request, or the user name contains a colon.
     package init(to host: String, port: UInt16, as credentials: ProxyCredentials?) throws(TransportError) {
         guard host.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw TransportError(.invalidAddress, "the host cannot be part of a request to an HTTP proxy")
@@ -60,8 +56,6 @@ package struct HTTPConnectExchange: OpeningExchange {
         return .done
     }
 
-    /// The status of the answer and what follows it in its first line, which has arrived. Words are separated by
-    /// spaces.
     private func readLine(_ input: ArraySlice<UInt8>) throws(TransportError) -> (status: UInt16, phrase: String) {
         let line = input.prefix { $0 != 0x0D && $0 != 0x0A }
         let version = line.prefix { $0 != 0x20 }
@@ -101,7 +95,6 @@ package struct HTTPConnectExchange: OpeningExchange {
         return .proxy(failure, "the HTTP proxy answered \(status) \(phrase)")
     }
 
-    /// The index behind the empty line.
     private mutating func endOfHeader(in input: ArraySlice<UInt8>) -> Int? {
         var (index, isLineEmpty) = (input.startIndex + searched.count, searched.isLineEmpty)
         while index < input.endIndex {

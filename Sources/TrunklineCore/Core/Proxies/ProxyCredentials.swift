@@ -1,4 +1,4 @@
-/// A user name and a password for a proxy. Its descriptions contain neither.
+/// Descriptions contain neither the user name nor the password.
 package struct ProxyCredentials: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
     let username: String
     let password: String

@@ -1,8 +1,7 @@
-/// The header of the PROXY protocol: it tells a load balancer or a server that expects it the addresses of the link.
-/// Nothing answers it. See "The PROXY protocol, versions 1 & 2" of HAProxy, sections 2.1 and 2.2.
+/// Tells the peer the addresses of the link (HAProxy, "The PROXY protocol, versions 1 & 2"). Nothing answers it.
 package struct ProxyHeaderExchange: OpeningExchange {
     private let version: ProxyHeader
-    /// Whether the connection is one to a proxy, so that its addresses are not those of the server.
+    /// The addresses of a connection to a proxy are not those of the server.
     private let isProxied: Bool
 
     package init(_ version: ProxyHeader, isProxied: Bool) { (self.version, self.isProxied) = (version, isProxied) }
@@ -35,7 +34,7 @@ package struct ProxyHeaderExchange: OpeningExchange {
     private static func binary(from local: SocketAddress?, to remote: SocketAddress?) -> [UInt8] {
         let signature: [UInt8] = [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A]
         guard let (local, remote) = pair(local, remote) else {
-            // LOCAL, unspecified: the receiver uses the addresses of the connection. It may reject PROXY without addresses.
+            // LOCAL, unspecified: use the addresses of the connection. The receiver may reject PROXY without addresses.
             return signature + [0x20, 0x00, 0, 0]
         }
         let isIPv4 = local.ip.count == 4
@@ -45,7 +44,6 @@ package struct ProxyHeaderExchange: OpeningExchange {
         return signature + [command, isIPv4 ? 0x11 : 0x21, 0, UInt8(addresses.count)] + addresses
     }
 
-    /// The addresses and ports, if both are of IPv4 or both of IPv6.
     private static func pair(
         _ local: SocketAddress?,
         _ remote: SocketAddress?

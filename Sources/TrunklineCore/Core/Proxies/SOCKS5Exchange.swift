@@ -1,5 +1,4 @@
-/// The client's side of SOCKS 5 (RFC 1928) with the command CONNECT, without authentication or with a user name and a
-/// password (RFC 1929). The proxy looks up names.
+/// SOCKS 5 (RFC 1928), with a user name and a password (RFC 1929) or without. The proxy looks up names.
 package struct SOCKS5Exchange: OpeningExchange {
     private enum Stage {
         case method, authentication, reply
@@ -7,7 +6,7 @@ package struct SOCKS5Exchange: OpeningExchange {
 
     private let host: String
     private let port: UInt16
-    /// The host as an IP address; `nil` for a name.
+    /// `nil` for a name.
     private let ip: [UInt8]?
     private let credentials: ProxyCredentials?
     private var stage = Stage.method
@@ -15,10 +14,6 @@ package struct SOCKS5Exchange: OpeningExchange {
     private static let version: UInt8 = 5
     private static let (noAuthentication, password, noMethod): (UInt8, UInt8, UInt8) = (0, 2, 0xFF)
 
-    /// - Parameters:
-    ///   - host: The host of the server to connect to, a name or an IP address.
-    ///   - ip: The bytes of the host, if it is an IP address.
-    /// - Throws: If the name has more than 255 bytes, or the user name is empty, or it or the password has more.
     package init(
         to host: String,
         _ ip: [UInt8]?,

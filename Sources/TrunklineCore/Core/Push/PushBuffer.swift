@@ -1,6 +1,5 @@
 /// The pushes that the reader has not taken yet, bounded by count and by bytes.
 package struct PushBuffer: Sendable {
-    /// What happens to a push when the buffer is full.
     package enum Overflow: Sendable, Equatable {
         case fail, dropOldest, dropNewest, suspendReading
     }
@@ -9,13 +8,13 @@ package struct PushBuffer: Sendable {
         case frame(Frame)
         /// This many pushes are missing here.
         case dropped(Int)
-        /// The link was replaced here. Pushes may have been missed meanwhile.
+        /// Pushes may have been missed here.
         case reconnected
     }
 
     package enum Offer: Equatable, Sendable {
         case taken
-        /// The push was taken, but no more pushes should be offered until `isRoomy`.
+        /// No more pushes should be offered until `isRoomy`.
         case takenButFull
         /// The push was not taken, and the stream must end.
         case overflow
@@ -27,9 +26,8 @@ package struct PushBuffer: Sendable {
     private let maximumCount: Int
     private let maximumBytes: Int
     private let policy: Overflow
-    /// The number of pushes that were dropped because the buffer was full.
     package private(set) var overflowCount = 0
-    /// The number of pushes that entered the buffer, including those that were dropped later. It never decreases.
+    /// Includes those that were dropped later.
     package private(set) var takenCount = 0
 
     package init(maximumCount: Int, maximumBytes: Int, policy: Overflow) {
@@ -40,13 +38,9 @@ package struct PushBuffer: Sendable {
 
     package var isEmpty: Bool { elements.isEmpty }
 
-    /// Whether reading, which was suspended because this buffer was full, may resume.
     package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
-    /// Adds a push, or applies the policy if the buffer is full.
-    ///
-    /// - Parameter mayExceed: Under `suspendReading`, whether a full buffer takes the push beyond its maximum. If false,
-    ///   the push is dropped and leaves a gap.
+    /// `mayExceed`: under `suspendReading`, whether a full buffer takes the push; otherwise the push leaves a gap.
     package mutating func offer(_ frame: Frame, mayExceed: Bool = true) -> Offer {
         if frame.malformedReason != nil {
             noteDropped(1)
@@ -76,13 +70,11 @@ package struct PushBuffer: Sendable {
     }
 
     package mutating func noteReconnected() {
-        // Repeated elements that are not read would grow without bound. Under `suspendReading` there may be more frames
-        // than the maximum.
+        // Unread elements must not grow without bound. Under `suspendReading`, frames may exceed the maximum.
         guard elements.last != .reconnected, elements.count / 2 <= max(maximumCount, frameCount) else { return }
         elements.append(.reconnected)
     }
 
-    /// Drops everything.
     package mutating func removeAll() {
         elements = Deque()
         (frameCount, byteCount) = (0, 0)
@@ -97,7 +89,6 @@ package struct PushBuffer: Sendable {
         return element
     }
 
-    /// Records that `count` pushes were dropped that were, or may have been, for this reader.
     package mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)
@@ -111,12 +102,11 @@ package struct PushBuffer: Sendable {
         }
     }
 
-    /// Records that a push did not fit, and that no later push is taken. The last element reports it.
+    /// A push did not fit, and no later one is taken. The last element reports it.
     package mutating func noteOverflow() {
         if case .dropped? = elements.last { noteDropped(1) } else { elements.append(.dropped(1)) }
     }
 
-    /// Drops frames from the front until a frame of `size` bytes fits, and leaves one gap in their place.
     private mutating func dropOldest(toFit size: Int) {
         var dropped = 0
         while frameCount > 0, frameCount >= maximumCount || byteCount + size > maximumBytes, let element = next() {

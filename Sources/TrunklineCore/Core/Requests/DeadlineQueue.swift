@@ -1,13 +1,11 @@
 /// The deadlines of many requests in one queue, so that a request needs no timer of its own.
 ///
-/// An entry is not removed when its requests end. Dead entries are dropped when their deadline comes, or all at once when
-/// there are far more entries than requests. Requests with the same timeout arrive in the order of their deadlines, so
-/// inserting takes constant time in practice. The requests of a batch share an entry. Memory for far more entries than
-/// there are is released.
+/// An entry outlives its requests. Dead entries are dropped when their deadline comes, or all at once when there are
+/// far more entries than requests. Requests with the same timeout arrive in the order of their deadlines, so inserting
+/// takes constant time in practice.
 package struct DeadlineQueue: Sendable {
     private var heap = Heap<Instant, Entry>()
 
-    /// The IDs from `next` to `last`.
     private struct Entry: Sendable {
         var next: RequestID
         let last: RequestID
@@ -15,13 +13,10 @@ package struct DeadlineQueue: Sendable {
 
     package init() {}
 
-    /// The number of entries, including dead ones.
     package var count: Int { heap.count }
 
-    /// The number of entries for which memory is allocated.
     package var capacity: Int { heap.capacity }
 
-    /// The earliest deadline, including those of dead entries; `nil` if there is none.
     package var earliest: Instant? { heap.first?.key }
 
     package mutating func insert(_ id: RequestID, deadline: Instant) { insert(id...id, deadline: deadline) }
@@ -30,7 +25,6 @@ package struct DeadlineQueue: Sendable {
         heap.insert(Entry(next: ids.lowerBound, last: ids.upperBound), key: deadline)
     }
 
-    /// Removes and returns the next ID whose deadline is not after `now`, dead or alive; `nil` if there is none.
     package mutating func popDue(at now: Instant) -> RequestID? {
         guard let (deadline, entry) = heap.first, deadline <= now else { return nil }
         if entry.next < entry.last {
@@ -42,10 +36,8 @@ package struct DeadlineQueue: Sendable {
         return entry.next
     }
 
-    /// Whether there are so many more entries than the `alive` requests that `compact` should be called.
     package func isCrowded(alive: Int) -> Bool { heap.count > 2 * alive + 256 }
 
-    /// Drops the dead entries, for which `isAlive` returns false.
     package mutating func compact(isAlive: (RequestID) -> Bool) {
         heap.compactMapValues { _, entry in
             var entry = entry

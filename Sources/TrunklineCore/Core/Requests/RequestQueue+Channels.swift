@@ -1,28 +1,21 @@
-/// Requests that wait for their channels. They are parked behind the others of their channels, so that those of other
+/// Requests that wait for their channels. They are parked behind others of their channels, so that those of other
 /// channels pass them.
 extension RequestQueue {
     struct Parking: EmptyInitializable, Sendable {
-        /// The parked requests, in order, by their channels.
         var lines: [UInt64: Deque<Slot>] = [:]
-        /// The channels of the parked requests.
         var channels: [RequestID: UInt64] = [:]
-        /// The number of requests that were removed since the lines were compacted.
         var removedCount = 0
-        /// The link for whose channels they wait.
         var session: SessionID?
     }
 
-    /// Returns the requests that wait for the channels of another link than that of `session` to their places.
     package mutating func beginParking(on session: SessionID) {
         guard parking.session != session || !exclusives.isEmpty else { return }
         unparkAll()
         parking.session = session
     }
 
-    /// Whether a request waits for `channel`.
     package func hasParked(_ channel: UInt64) -> Bool { !isWithoutParking && parking.lines[channel] != nil }
 
-    /// Removes and returns the first request that waits for `channel`; `nil` if none does.
     package mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
         guard let request = parking.lines[channel]?.first?.request, mayGo(request) else { return nil }
         _ = parking.lines[channel]?.popFirst()
@@ -32,8 +25,8 @@ extension RequestQueue {
         return request
     }
 
-    /// Removes and returns the first request whose channel takes it. Parks those before it, unless a request must go out
-    /// alone: then all go in their order, and the first one must be taken.
+    /// Parks the requests before it, unless a request must go out alone: then all go in their order, and the first one
+    /// must be taken.
     package mutating func popFirst(
         channel: (Frame) -> UInt64,
         mayGo: (UInt64, QueuedRequest) -> Bool
@@ -61,7 +54,6 @@ extension RequestQueue {
         return nil
     }
 
-    /// Returns all parked requests to their places.
     mutating func unparkAll() {
         guard !isWithoutParking, !parking.channels.isEmpty else { return }
         var all: [Slot] = []
@@ -75,7 +67,6 @@ extension RequestQueue {
         if let first = all.first { previousTurn = min(previousTurn, first.turn - 1) }
     }
 
-    /// The place of a parked request in the line of its channel; `nil` if it is not parked.
     func parkedPlace(of turn: Turn, _ id: RequestID) -> (channel: UInt64, index: Int)? {
         guard let channel = parking.channels[id], let line = parking.lines[channel] else { return nil }
         // Turns ascend, unless requests were returned by an earlier link.
@@ -88,7 +79,6 @@ extension RequestQueue {
         return (0..<line.count).first { line[$0].turn == turn }.map { (channel, $0) }
     }
 
-    /// Removes and returns a parked request.
     mutating func removeParked(_ turn: Turn, _ id: RequestID) -> QueuedRequest? {
         guard let place = parkedPlace(of: turn, id), let request = parking.lines[place.channel]?[place.index].request
         else { return nil }
@@ -105,8 +95,7 @@ extension RequestQueue {
         return request
     }
 
-    /// Removes the empty slots at the head of a line, so that each line has a request. A request is parked behind a line
-    /// even if its channel is free, and an empty one would never move.
+    /// A request is parked behind a line even if its channel is free, and an empty line would never move.
     private mutating func dropLeft(ofLine channel: UInt64) {
         while let first = parking.lines[channel]?.first, first.request == nil {
             _ = parking.lines[channel]?.popFirst()

@@ -2,17 +2,13 @@
 ///
 ///     append ──► in the queue ◄──────────► on a link          register ──► on a link
 ///                      └───── forget ──────────┴──► removed
-///
-/// A request keeps its ID, its deadline and the time of its call in every place. Its ID leads to its record in one
-/// step. The frames of the requests that are on no link are in `queue`.
 package struct RequestTable<Waiter> {
     fileprivate struct Record {
         var facts: RequestFacts
         var waiter: Waiter
     }
 
-    /// The frames of the requests that are on no link. A connection takes requests from here; call `noteAdmissions`
-    /// afterwards.
+    /// A connection takes requests from here; call `noteAdmissions` afterwards.
     package var queue: RequestQueue
     private var records = SequentialMap<Record>()
     private var deadlines = DeadlineQueue()
@@ -23,32 +19,24 @@ package struct RequestTable<Waiter> {
 
     // MARK: All requests
 
-    /// The number of requests, including those on links.
     package var count: Int { records.count }
 
-    /// The IDs of all requests, including those on links, in ascending order.
     package var ids: [RequestID] { records.sorted.map { RequestID($0.key) } }
 
-    /// When the oldest request on a link was made. Takes time for each request.
     package var oldestOnLink: Instant? {
         records.compactMap { if case .onLink = $0.facts.place { $0.facts.accepted } else { nil } }.min()
     }
 
-    /// The number of requests for which memory is allocated.
     package var capacity: Int { max(records.capacity, queue.capacity, deadlines.capacity) }
 
-    /// What is known about the request `id`; `nil` if it has ended.
     package subscript(_ id: RequestID) -> RequestFacts? { records.read(id.number) { $0.facts } }
 
-    /// The waiter of the request `id`; `nil` if the request has ended.
     package func waiter(of id: RequestID) -> Waiter? { records.read(id.number) { $0.waiter } }
 
-    /// Replaces the waiter of the request `id`.
     package mutating func setWaiter(_ waiter: Waiter, of id: RequestID) {
         records.update(id.number) { $0.waiter = waiter }
     }
 
-    /// Forgets the request `id`, which has ended, and returns its waiter; `nil` if it was forgotten before.
     @discardableResult
     package mutating func forget(_ id: RequestID) -> Waiter? {
         let record = records.remove(id.number)
@@ -58,7 +46,6 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    /// Forgets all requests, wherever they are, and returns them in ascending order of the IDs.
     package mutating func forgetAll() -> [(id: RequestID, place: RequestFacts.Place, waiter: Waiter)] {
         let all = records.sorted.map { (id: RequestID($0.key), place: $0.value.facts.place, waiter: $0.value.waiter) }
         (records, deadlines) = (SequentialMap(), DeadlineQueue())
@@ -69,9 +56,6 @@ package struct RequestTable<Waiter> {
 
     // MARK: On no link
 
-    /// Appends a new request to the queue.
-    ///
-    /// - Parameter accepted: When its caller made it.
     package mutating func append(
         _ request: consuming QueuedRequest,
         _ waiter: consuming Waiter,
@@ -85,12 +69,10 @@ package struct RequestTable<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
-    /// Notes that the request `id`, which was just appended, is an answer to the server: see `RequestQueue.noteAnswer`.
     package mutating func noteAnswer(_ id: RequestID) {
         if case .waiting(let turn)? = self[id]?.place { queue.noteAnswer(id, turn) }
     }
 
-    /// Returns the request `id`, if it is on no link.
     package func request(_ id: RequestID) -> QueuedRequest? {
         switch self[id]?.place {
         case .waiting(let turn)?: queue.waiting(turn, id: id)
@@ -99,15 +81,13 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    /// Puts requests, in order, before all others, because their link takes no new requests and nothing of them was
-    /// written.
     package mutating func giveBack(_ requests: [QueuedRequest]) {
         for request in requests.reversed() where records.contains(request.id.number) {
             move(request.id, to: .waiting(queue.prepend(request)))
         }
     }
 
-    /// Removes and returns a request that is on no link. A call of `forget` or `delay` must follow.
+    /// A call of `forget` or `delay` must follow.
     package mutating func remove(_ id: RequestID) -> QueuedRequest? {
         switch self[id]?.place {
         case .waiting(let turn)?: queue.remove(turn, id: id)
@@ -116,21 +96,18 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    /// Lets a request that has failed wait for the end of its back-off, at `instant`, before it is tried again. Its
-    /// deadline still applies.
+    /// The deadline of the request still applies.
     package mutating func delay(_ request: QueuedRequest, until instant: Instant) {
         move(request.id, to: .delayed)
         queue.delay(request, until: instant)
     }
 
-    /// Appends a request whose back-off has ended.
     package mutating func wake(_ id: RequestID) {
         if records.contains(id.number), let turn = queue.wake(id) { move(id, to: .waiting(turn)) }
     }
 
     // MARK: On a link
 
-    /// Registers a new request that was put on the link of `session` at `now`, without waiting.
     package mutating func register(
         _ id: RequestID,
         _ type: UInt32,
@@ -147,7 +124,6 @@ package struct RequestTable<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
-    /// Notes the requests that a connection has taken from the queue and put on a link, at `now`.
     package mutating func noteAdmissions(at now: @autoclosure () -> Instant) {
         guard queue.hasAdmissions else { return }
         let now = now()
@@ -160,9 +136,7 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    /// Registers new requests that a connection has put on a link at `now`, without taking them from the queue.
-    ///
-    /// - Parameter request: Returns the type number and the waiter of each.
+    /// Registers new requests that were put on a link without being taken from the queue.
     @inline(__always)
     package mutating func registerAdmissions(
         accepted: Instant,
@@ -177,7 +151,6 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    /// Moves the request `id`, which is on no link now.
     private mutating func move(_ id: RequestID, to place: RequestFacts.Place) {
         let isThere = records.update(id.number) { record in
             (record.facts.place, record.facts.admitted) = (place, .distantFuture)
@@ -188,16 +161,14 @@ package struct RequestTable<Waiter> {
 
     // MARK: Time
 
-    /// Adds a deadline for `id`: `nextExpired` returns the ID at `deadline`, unless the request has left before.
+    /// `nextExpired` returns the ID at `deadline`, unless the request has left before.
     package mutating func watch(_ id: RequestID, _ deadline: Instant) { watch(id...id, deadline) }
 
-    /// Adds a deadline for each of `ids`, as above.
     package mutating func watch(_ ids: ClosedRange<RequestID>, _ deadline: Instant) {
         deadlines.insert(ids, deadline: deadline)
         dropDeadDeadlines()
     }
 
-    /// Returns the next request whose deadline has passed at `now`. It stays in its place.
     package mutating func nextExpired(at now: Instant) -> RequestID? {
         while let id = deadlines.popDue(at: now) {
             if records.contains(id.number) { return id }
@@ -205,16 +176,14 @@ package struct RequestTable<Waiter> {
         return nil
     }
 
-    /// The number of entries for deadlines, including those of requests that have left.
     package var watchedCount: Int { deadlines.count }
 
-    /// When to check for expired requests and back-offs that have ended; `nil` for never.
     package var nextDeadline: Instant? {
         guard let delay = queue.nextEndOfDelay else { return deadlines.earliest }
         return min(delay, deadlines.earliest ?? delay)
     }
 
-    /// Releases the memory of requests that have left. Called at the end of every batch.
+    /// Called at the end of every batch.
     package mutating func giveBackMemory() {
         queue.dropRemoved()
         dropDeadDeadlines()
@@ -227,7 +196,7 @@ package struct RequestTable<Waiter> {
         deadlines.compact { records.contains($0.number) }
     }
 
-    /// Removes all deadlines. No request is left, and none will follow, so no timer needs to fire.
+    /// No request is left, and none will follow, so no timer needs to fire.
     package mutating func forgetDeadlines() {
         deadlines = DeadlineQueue()
         queue.forgetDelays()
@@ -239,22 +208,16 @@ extension RequestTable.Record: Sendable where Waiter: Sendable {}
 
 /// What is known about a request from its call to its end, apart from its waiter.
 package struct RequestFacts: Sendable {
-    /// The place of a request.
     package enum Place: Sendable {
-        /// It waits for a link or its turn.
         case waiting(RequestQueue.Turn)
-        /// It waits for the end of a back-off.
         case delayed
         case onLink(session: SessionID, LinkMachine.Place)
     }
 
     package fileprivate(set) var place: Place
-    /// The type number of the request.
     package let type: UInt32
-    /// Whether it has waited for a link or its turn.
     package fileprivate(set) var hasWaited = false
-    /// When its caller made it.
     package let accepted: Instant
-    /// When it went to its link; `distantFuture` while it is on no link.
+    /// `distantFuture` while the request is on no link.
     package fileprivate(set) var admitted = Instant.distantFuture
 }

@@ -1,8 +1,5 @@
-/// The present balance of a client's `RetryBudget`: a token bucket.
-///
-/// The balance is updated only when a request would be retried. What requests and time have added since then follows
-/// from the number of requests, which the client counts anyway, and from a clock. So the account costs an ordinary
-/// request nothing.
+/// The balance of a client's `RetryBudget`: a token bucket. It is updated only when a request would be retried, from
+/// the number of requests, which the client counts anyway, and from a clock. So it costs an ordinary request nothing.
 ///
 /// Invariant: at any instant, `withdrawn - deposited ≤ initial + share × requests + perSecond × elapsed`. Within any
 /// period, at most `maximumSaved` plus what the period added is withdrawn.
@@ -24,13 +21,12 @@ package struct RetryAccount: Sendable {
         perSecond = Self.millionths(budget.perSecond, atMost: 1_000_000)
     }
 
-    /// Converts `value` to millionths. It may be any number, including NaN.
+    /// `value` may be any number, including NaN.
     private static func millionths(_ value: Double, atMost limit: Double) -> Int {
         value > 0 ? Int((min(value, limit) * Double(token)).rounded()) : 0
     }
 
-    /// Withdraws one retry, if the balance allows it. `requests` is the total number of requests so far. Returns
-    /// whether the retry is allowed.
+    /// `requests` is the total number of requests so far.
     package mutating func withdraw(at now: Instant, requests: Int) -> Bool {
         credit(now, requests)
         guard balance >= Self.token else { return false }
@@ -38,7 +34,6 @@ package struct RetryAccount: Sendable {
         return true
     }
 
-    /// Returns a retry that was withdrawn, but not made.
     package mutating func deposit() { balance = min(capacity, balance + Self.token) }
 
     private mutating func credit(_ now: Instant, _ requests: Int) {

@@ -43,7 +43,6 @@ public enum RetryPolicy: Sendable, Hashable {
 }
 
 extension RetryPolicy {
-    /// Returns this policy, or `other` if this is the default.
     package func or(_ other: RetryPolicy) -> RetryPolicy { if case .default = self { other } else { self } }
 }
 

@@ -1,11 +1,7 @@
-/// A map for keys that are issued in sequence and usually removed soon: request IDs and serial numbers.
-///
-/// The recent keys are in a ring indexed by the low bits of the key, without hashing. If a new key needs the slot of an
-/// old one, the old one moves to a dictionary for stragglers.
-///
-/// The ring shrinks to a quarter when less than a sixteenth of it is filled, and the dictionary likewise, unless they
-/// have at most `keptCapacity` slots. So a burst does not keep memory, and a map that fills and empties in turn does
-/// not allocate for every value.
+/// A map for keys that are issued in sequence and usually removed soon: request IDs and serial numbers. Recent keys are
+/// in a ring indexed by the low bits of the key, without hashing. If a new key needs the slot of an old one, the old
+/// one moves to a dictionary for stragglers. Both shrink, so that a burst does not keep memory, but not so far that a
+/// map that fills and empties in turn allocates for every value.
 package struct SequentialMap<Value> {
     /// Slot `key & mask` holds the value of `key`. The size is a power of two.
     var ring: [Slot]
@@ -23,15 +19,13 @@ package struct SequentialMap<Value> {
 
     package var isEmpty: Bool { count == 0 }
 
-    /// The number of values for which memory is allocated.
     package var capacity: Int { ring.count + stragglers.capacity }
 
-    /// A ring or dictionary with this capacity or less does not shrink: enough for 1,024 values that come and go together.
+    /// The ring and the dictionary do not shrink below this: enough for 1,024 values that come and go together.
     static var keptCapacity: Int { 2048 }
 
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
-    /// Whether there is a value for `key`. Does not copy the value.
     package func contains(_ key: UInt64) -> Bool {
         guard !ring.isEmpty else { return false }
         let index = index(key)
@@ -39,7 +33,7 @@ package struct SequentialMap<Value> {
         return stragglers.isEmpty ? false : stragglers[key] != nil
     }
 
-    /// The value of `key`. Setting `nil` has no effect; use `remove(_:)`.
+    /// Setting `nil` has no effect; use `remove(_:)`.
     package subscript(key: UInt64) -> Value? {
         get {
             guard !ring.isEmpty else { return nil }
@@ -53,7 +47,7 @@ package struct SequentialMap<Value> {
         }
     }
 
-    /// Returns what `body` reads of the value of `key`; `nil` if there is none. Copies no more than `body` does.
+    /// Copies no more of the value than `body` does.
     @inline(__always)
     package func read<Result>(_ key: UInt64, _ body: (borrowing Value) -> Result) -> Result? {
         guard !ring.isEmpty else { return nil }
@@ -88,7 +82,6 @@ package struct SequentialMap<Value> {
         unsafe slot.initialize(to: Slot(key: key, value: value))
     }
 
-    /// Changes the value of `key`. Returns false if there is none.
     @discardableResult
     @inline(__always)
     package mutating func update(_ key: UInt64, _ change: (inout Value) -> Void) -> Bool {
@@ -111,7 +104,6 @@ package struct SequentialMap<Value> {
         return true
     }
 
-    /// Removes `key` and returns its value; `nil` if it is not there.
     @discardableResult
     package mutating func remove(_ key: UInt64) -> Value? {
         guard !ring.isEmpty else { return nil }
@@ -132,17 +124,14 @@ package struct SequentialMap<Value> {
         return value
     }
 
-    /// Whether any value satisfies `predicate`.
     package func hasValue(where predicate: (Value) -> Bool) -> Bool {
         ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
     }
 
-    /// The results of `transform` that are not `nil`, in any order.
     package func compactMap<Result>(_ transform: (Value) -> Result?) -> [Result] {
         ring.compactMap { $0.value.flatMap(transform) } + stragglers.values.compactMap(transform)
     }
 
-    /// Calls `body` with every key and its value, in any order.
     package func forEach(_ body: (_ key: UInt64, _ value: Value) -> Void) {
         for slot in ring {
             if let value = slot.value { body(slot.key, value) }
@@ -150,7 +139,6 @@ package struct SequentialMap<Value> {
         for (key, value) in stragglers { body(key, value) }
     }
 
-    /// Every key with its value, in ascending order of the keys.
     package var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
         for slot in ring {
@@ -163,7 +151,7 @@ package struct SequentialMap<Value> {
 
     mutating func grow() { resize(to: max(4, ring.count * 2)) }
 
-    /// Moves every value to a ring of `size` slots, which is more than twice the number of values.
+    /// `size` is more than twice the number of values.
     mutating func resize(to size: Int) {
         var old = exchange(&ring, with: [])
         ring.reserveCapacity(size)

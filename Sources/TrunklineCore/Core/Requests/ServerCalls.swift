@@ -2,15 +2,11 @@
 ///
 ///     received ──► waiting ──► running ──► an answer or a refusal is being written ──► counted
 ///
-/// Each request that is received is counted once at its end: as answered, refused, cancelled or dropped. The numbers of
-/// requests belong to the server, and are unique on one link only.
+/// Each is counted once at its end: as answered, refused, cancelled or dropped. Its serial is unique on one link only.
 package struct ServerCalls: Sendable {
-    /// The limits of one server.
     package struct Limits: Sendable, Equatable {
-        /// The number of handlers that may run. An answer counts until it is written, so that a server that does not
-        /// read cannot fill the memory.
+        /// A running handler counts until its answer is written: a server that does not read cannot fill the memory.
         package let maximumConcurrent: Int
-        /// The number of requests that may wait for a handler, and their size.
         package let maximumWaiting: Int
         package let maximumWaitingBytes: Int
 
@@ -21,7 +17,6 @@ package struct ServerCalls: Sendable {
         }
     }
 
-    /// What was counted since the client was created.
     package struct Counts: Sendable, Equatable {
         package var received = 0
         package var answered = 0
@@ -30,13 +25,10 @@ package struct ServerCalls: Sendable {
         package var dropped = 0
     }
 
-    /// The outcome of `receive`.
     package enum Arrival: Sendable, Equatable {
-        /// The request waits: see `startNext`.
         case accepted
         case refused(ServingRefusal)
-        /// A request with this serial is not answered yet. It is not counted: an answer would be taken for that of the
-        /// other one.
+        /// Not counted: an answer would be taken for that of the earlier request with this serial.
         case repeated
     }
 
@@ -62,36 +54,29 @@ package struct ServerCalls: Sendable {
         var state: State
     }
 
-    /// An answer or a refusal that is not written yet.
     private struct Outgoing {
         let session: SessionID
-        /// Why the request was refused; `nil` for an answer.
         let reason: ServingRefusal?
-        /// The request of an answer.
         let request: Frame?
     }
 
     private var calls: [RequestID: Call] = [:]
-    /// The waiting and running calls, by their serials.
     private var ids: [Key: RequestID] = [:]
     /// The waiting calls, in order. May contain others.
     private var queue = Deque<RequestID>()
     private var outgoing: [RequestID: Outgoing] = [:]
     private var lastID = Self.firstID
     private var waitingBytes = 0
-    /// The number of refusals in `outgoing`.
     private var refusalCount = 0
-    /// The number of calls that wait.
     package private(set) var waitingCount = 0
-    /// The number of calls that run, without abandoned ones.
+    /// Without abandoned calls.
     private var liveCount = 0
     /// The number of handlers that run and of answers that are being written.
     package private(set) var occupiedCount = 0
     package private(set) var counts = Counts()
-    /// The limits of the present server; `nil` if there is none.
     package private(set) var limits: Limits?
 
-    /// The lowest ID of a request of the server. The IDs of the client's requests and of their parts are lower.
+    /// The IDs of the client's requests and of their parts are lower.
     package static let firstID = RequestID(3 << 62)
 
     /// How many refusals may wait to be written. A server that sends requests and never reads must not fill the memory.
@@ -99,20 +84,16 @@ package struct ServerCalls: Sendable {
 
     package init() {}
 
-    /// Whether no request waits or runs.
     package var isIdle: Bool { waitingCount == 0 && liveCount == 0 }
 
-    /// The number of requests that were received and have not been counted otherwise.
     package var openCount: Int {
         waitingCount + liveCount + outgoing.values.reduce(0) { $0 + ($1.reason == .cancelled ? 0 : 1) }
     }
 
     // MARK: The server
 
-    /// Begins to serve. There must be no other server.
     package mutating func begin(_ limits: Limits) { self.limits = limits }
 
-    /// Takes no more requests. Returns those that waited, in order, which are to be refused. Others finish.
     package mutating func stop() -> [Frame] {
         limits = nil
         var waiting: [Frame] = []
@@ -124,7 +105,6 @@ package struct ServerCalls: Sendable {
 
     // MARK: In
 
-    /// Takes a request, which has the session of its link.
     package mutating func receive(_ request: consuming Frame) -> Arrival {
         let key = Key(of: request)
         guard ids[key] == nil else { return .repeated }
@@ -146,7 +126,6 @@ package struct ServerCalls: Sendable {
         return .accepted
     }
 
-    /// Removes the first waiting request if a handler may begin to run for it.
     package mutating func startNext() -> (id: RequestID, request: Frame)? {
         guard let limits, waitingCount > 0, occupiedCount < limits.maximumConcurrent else { return nil }
         while let id = queue.popFirst() {
@@ -161,8 +140,6 @@ package struct ServerCalls: Sendable {
         return nil
     }
 
-    /// Cancels a request for the server. Returns it, and the ID of its handler if that runs; `nil` if there is no such
-    /// request.
     package mutating func cancel(
         _ serial: SerialNumber,
         on session: SessionID
@@ -177,8 +154,7 @@ package struct ServerCalls: Sendable {
         return (call.request, id)
     }
 
-    /// Drops everything that belongs to the link of `session`, which has ended, or to all links. Returns the handlers
-    /// that run for it, in order.
+    /// Returns the handlers that run for the link, in order.
     package mutating func linkEnded(_ session: SessionID?) -> [RequestID] {
         var running: [RequestID] = []
         for (id, call) in calls.sorted(by: { $0.key < $1.key }) {
@@ -198,7 +174,6 @@ package struct ServerCalls: Sendable {
 
     // MARK: Out
 
-    /// The handler of `id` has ended, or did not begin. Returns its request if that is still to be answered.
     package mutating func handlerEnded(_ id: RequestID) -> Frame? {
         guard let call = calls.removeValue(forKey: id) else { return nil }
         occupiedCount -= 1
@@ -208,16 +183,12 @@ package struct ServerCalls: Sendable {
         return call.request
     }
 
-    /// Counts a request that needs no answer.
     package mutating func endWithoutAnswer() { counts.answered += 1 }
 
-    /// Counts a request that cannot be answered.
     package mutating func drop() { counts.dropped += 1 }
 
-    /// Whether one more refusal may be queued.
     package var mayRefuse: Bool { refusalCount < Self.maximumRefusals }
 
-    /// Returns an ID for an answer or a refusal, which is now being written.
     package mutating func queue(_ reason: ServingRefusal?, for request: Frame, on session: SessionID) -> RequestID {
         let id = nextID()
         outgoing[id] = Outgoing(session: session, reason: reason, request: reason == nil ? request : nil)
@@ -225,7 +196,6 @@ package struct ServerCalls: Sendable {
         return id
     }
 
-    /// The last byte of an answer or a refusal was written. Returns why the request was refused, if it was.
     package mutating func wrote(_ id: RequestID) -> ServingRefusal? {
         guard let frame = outgoing[id] else { return nil }
         remove(id, frame)
@@ -237,8 +207,7 @@ package struct ServerCalls: Sendable {
         return frame.reason
     }
 
-    /// An answer or a refusal could not be encoded. Returns the request of an answer, which is to be refused. A refusal
-    /// is dropped.
+    /// Returns the request of an answer, which is to be refused. A refusal is dropped.
     package mutating func couldNotEncode(_ id: RequestID) -> Frame? {
         guard let frame = outgoing[id] else { return nil }
         remove(id, frame)
@@ -254,7 +223,6 @@ package struct ServerCalls: Sendable {
         return lastID
     }
 
-    /// Removes the call if it waits. It may stay in the queue.
     private mutating func takeWaiting(_ id: RequestID) -> Frame? {
         guard let call = calls[id], call.state == .waiting else { return nil }
         calls[id] = nil
@@ -271,7 +239,7 @@ package struct ServerCalls: Sendable {
         liveCount -= 1
     }
 
-    /// Removes calls from the queue that have left: a server may send and cancel requests without end.
+    /// Removes calls that have left: a server may send and cancel requests without end.
     private mutating func trimQueue() {
         guard queue.count > 2 * waitingCount + 64 else { return }
         var trimmed = Deque<RequestID>()

@@ -1,20 +1,17 @@
 /// A time in UTC as people and logs write it: `2026-11-25T22:40:00.123Z` (RFC 3339).
 package struct CalendarTime: Sendable {
-    /// The whole seconds since 1970-01-01 00:00 UTC, and the nanoseconds after them.
     private let (second, fraction): (Int64, Int64)
 
-    /// - Parameter timeSince1970: The time since 1970-01-01 00:00 UTC. At most 292 years; other times are clamped.
+    /// At most 292 years; other times are clamped.
     package init(_ timeSince1970: Duration) {
         (second, fraction) = timeSince1970.clampedNanoseconds.dividedDown(by: 1_000_000_000)
     }
 
-    /// - Parameter seconds: The time since 1970-01-01 00:00 UTC. Clamped to the years 0 to 9999.
+    /// Clamped to the years 0 to 9999.
     package init(seconds: Int64) { (second, fraction) = (min(max(seconds, -62_167_219_200), 253_402_300_799), 0) }
 
-    /// The time since 1970-01-01 00:00 UTC.
     package var timeSince1970: Duration { .seconds(second) + .nanoseconds(fraction) }
 
-    /// The text, with at most 9 decimals of the seconds.
     package func text(decimals: Int = 3) -> String {
         let (day, seconds) = second.dividedDown(by: 86_400)
         let date = Self.date(ofDay: day)
@@ -27,8 +24,7 @@ package struct CalendarTime: Sendable {
             + "T\(padded(seconds / 3600, 2)):\(padded(seconds / 60 % 60, 2)):\(padded(seconds % 60, 2))\(decimals)Z"
     }
 
-    /// Reads text of this form. It may have no decimals, or more, and another offset than `Z`. `nil` for other text, and
-    /// for times that are not within 292 years of 1970.
+    /// Takes any number of decimals, and other offsets than `Z`. `nil` for times that are not within 292 years of 1970.
     package init?(_ text: String) {
         var bytes = text.utf8[...]
         func number(_ count: Int, in range: ClosedRange<Int64>) -> Int64? {
@@ -71,10 +67,7 @@ package struct CalendarTime: Sendable {
         (self.second, self.fraction) = (seconds, fraction)
     }
 
-    // MARK: The Gregorian calendar
-
-    // Counted in eras of 400 years that begin on March 1st, so that a leap day is the last of its year
-    // (Hinnant, "chrono-compatible low-level date algorithms").
+    // Hinnant, "chrono-compatible low-level date algorithms": years begin in March, so that a leap day is the last.
 
     private static func date(ofDay day: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let (era, dayOfEra) = (day + 719_468).dividedDown(by: 146_097)
@@ -95,7 +88,6 @@ package struct CalendarTime: Sendable {
 }
 
 extension Int64 {
-    /// The quotient, rounded down, and the rest, which is not negative.
     fileprivate func dividedDown(by divisor: Int64) -> (quotient: Int64, rest: Int64) {
         let (quotient, rest) = quotientAndRemainder(dividingBy: divisor)
         return rest < 0 ? (quotient - 1, rest + divisor) : (quotient, rest)

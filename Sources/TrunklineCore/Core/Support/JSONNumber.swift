@@ -1,11 +1,11 @@
 /// A number as JSON writes it (RFC 8259, section 6), in decimal: `digits` × 10^`exponent`. It loses no precision.
 package struct JSONNumber {
     private let isNegative: Bool
-    /// The significant digits, without zeros at either end. Empty for zero.
+    /// Without zeros at either end. Empty for zero.
     private let digits: ArraySlice<UInt8>
     private let exponent: Int
 
-    /// Reads `text`, which must be one number: `+1`, `-01`, `.5` and `1.` are not. `nil` if it is not.
+    /// `nil` unless `text` is one number: `+1`, `-01`, `.5` and `1.` are none.
     package init?(_ text: some Sequence<UInt8>) { self.init(utf8: [UInt8](copying: text)) }
 
     private init?(utf8 text: [UInt8]) {
@@ -49,18 +49,13 @@ package struct JSONNumber {
         return true
     }
 
-    /// Returns the range of the digits at `place`, which moves behind them.
     private static func takeDigits(in text: [UInt8], at place: inout Int) -> Range<Int> {
         let start = place
         while place < text.count, text[place] &- 0x30 < 10 { place += 1 }
         return start..<place
     }
 
-    /// Returns this number × 10^`power`. `nil` if that is out of range, or not an integer.
-    ///
-    /// - Parameters:
-    ///   - power: A power of ten: 9 turns seconds into nanoseconds.
-    ///   - cutsDecimals: Whether the decimals of the result are dropped.
+    /// Returns this number × 10^`power`; `nil` if that is out of range or, unless `cutsDecimals`, not an integer.
     package func integer<Value: FixedWidthInteger>(power: Int = 0, cutsDecimals: Bool = false) -> Value? {
         let zeros = exponent + power
         guard zeros >= 0 || cutsDecimals || digits.isEmpty else { return nil }

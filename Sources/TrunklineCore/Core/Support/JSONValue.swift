@@ -7,12 +7,11 @@ package enum JSONValue: Sendable, Equatable {
     case list([JSONValue])
     case object([(name: String, value: JSONValue)])
 
-    /// Reads `text`, which must be one JSON value. `nil` if it is not, or if it is nested more than 16 levels deep.
+    /// `nil` also for a value that is nested more than 16 levels deep.
     package init?(_ text: some StringProtocol) {
         do throws(JSONSyntaxError) { try self.init(parsing: text) } catch { return nil }
     }
 
-    /// Reads `text` like `init(_:)`, but throws where it is malformed.
     package init(parsing text: some StringProtocol) throws(JSONSyntaxError) {
         let text = [UInt8](copying: text.utf8)
         var reader = JSONReader(text, in: 0..<text.count)
@@ -20,14 +19,12 @@ package enum JSONValue: Sendable, Equatable {
         self = value
     }
 
-    /// Reads the UTF-8 in `range` of a longer text, like `init(_:)`.
     package init?(utf8 text: [UInt8], in range: Range<Int>) {
         var reader = JSONReader(text, in: range)
         guard let value = reader.value(depth: 0), reader.isAtEnd else { return nil }
         self = value
     }
 
-    /// The first member of an object with this name.
     package subscript(name: String) -> JSONValue? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name == name }?.value
@@ -40,7 +37,7 @@ package enum JSONValue: Sendable, Equatable {
     package var flag: Bool? { if case .flag(let flag) = self { flag } else { nil } }
     package var number: String? { if case .number(let number) = self { number } else { nil } }
 
-    /// The number as an integer: `1e3` and `1000.0` are one too. `nil` if it is not an integer, or out of range.
+    /// `1e3` and `1000.0` are integers too.
     package func integer<Value: FixedWidthInteger>(_ type: Value.Type = Value.self) -> Value? {
         number.flatMap { Value($0) ?? JSONNumber($0.utf8)?.integer() }
     }
@@ -57,16 +54,12 @@ package enum JSONValue: Sendable, Equatable {
     }
 }
 
-/// The error for text that is not one JSON value, or one that is nested too deeply.
 package struct JSONSyntaxError: Error {
-    /// The line at which reading ended, counted from 1.
     package let line: Int
 }
 
-/// Reads JSON from bytes. Every method skips white space first, and returns `nil` for malformed text.
 private struct JSONReader {
     private let bytes: [UInt8]
-    /// Where the text begins and ends.
     private let range: Range<Int>
     private var place: Int
 
@@ -74,7 +67,6 @@ private struct JSONReader {
 
     private var byte: UInt8? { place < range.upperBound ? bytes[place] : nil }
 
-    /// The number of the line at which it is.
     var line: Int { bytes[range.lowerBound..<place].count { $0 == 0x0A } + 1 }
 
     var isAtEnd: Bool {
@@ -170,7 +162,6 @@ private struct JSONReader {
         }
     }
 
-    /// The scalar of an escape, behind its backslash.
     private mutating func escape() -> Unicode.Scalar? {
         guard let byte else { return nil }
         place += 1
@@ -210,7 +201,6 @@ private struct JSONReader {
 }
 
 extension UInt8 {
-    /// Whether a number may contain the byte.
     fileprivate var mayBeInNumber: Bool {
         switch self {
         case 0x30...0x39, UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "e"), UInt8(ascii: "E"):
@@ -221,7 +211,6 @@ extension UInt8 {
 }
 
 extension [UInt8] {
-    /// Appends the UTF-8 of `scalar`.
     fileprivate mutating func append(utf8 scalar: Unicode.Scalar) {
         guard !scalar.isASCII else { return append(UInt8(truncatingIfNeeded: scalar.value)) }
         for byte in scalar.utf8 { append(byte) }

@@ -1,5 +1,4 @@
-/// A value that most of its owners never change from its initial state. Until it is changed, it takes the memory of one
-/// reference.
+/// A value that most of its owners never change. Until then, it takes the memory of one reference.
 package struct Rare<Value: EmptyInitializable & Sendable>: Sendable {
     /// Unchecked Sendable: changed only while one `Rare` refers to it, so as exclusively as the fields of that.
     private final class Box: @unchecked Sendable {
@@ -11,7 +10,6 @@ package struct Rare<Value: EmptyInitializable & Sendable>: Sendable {
 
     package init() {}
 
-    /// Whether the value has never been changed.
     @inline(__always)
     package var isInitial: Bool { box == nil }
 
@@ -25,5 +23,4 @@ package struct Rare<Value: EmptyInitializable & Sendable>: Sendable {
     }
 }
 
-/// A type with an initial value.
 package protocol EmptyInitializable { init() }

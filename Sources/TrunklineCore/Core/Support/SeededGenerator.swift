@@ -1,4 +1,4 @@
-/// A small reproducible random number generator (SplitMix64): the same seed gives the same numbers.
+/// SplitMix64: the same seed gives the same numbers.
 package struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

@@ -1,8 +1,5 @@
-/// Computes a 64-bit hash: FNV-1a, whose upper bits depend little on the last bytes, and then the finalizer of
-/// SplitMix64, which spreads them.
-///
-/// The hash has no seed and never changes: processes, versions and machines agree on it, so clients send the same key
-/// to the same server. It does not resist an attacker who chooses keys.
+/// FNV-1a, whose upper bits depend little on the last bytes, then the finalizer of SplitMix64, which spreads them.
+/// Never changes, so clients send a key to the same server. Does not resist an attacker who chooses keys.
 package struct StableHasher: Sendable {
     private var state: UInt64 = 0xcbf2_9ce4_8422_2325
 
@@ -14,14 +11,12 @@ package struct StableHasher: Sendable {
         self.state = state
     }
 
-    /// Returns the hash of `bytes`.
     package static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
         var hasher = StableHasher()
         hasher.combine(bytes)
         return hasher.value
     }
 
-    /// The hash of all that was combined.
     package var value: UInt64 {
         var finalizer = SeededGenerator(seed: state)
         return finalizer.next()

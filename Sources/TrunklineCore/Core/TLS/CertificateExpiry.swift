@@ -15,7 +15,7 @@ public struct CertificateExpiry: Sendable, Hashable {
     public let subject: String
     /// The time after which the certificate has expired, in seconds since 1970-01-01 00:00 UTC.
     public let notAfter: Int64
-    /// The time before which it is not valid yet, in seconds since 1970-01-01 00:00 UTC.
+    /// In seconds since 1970-01-01 00:00 UTC.
     package let notBefore: Int64
 
     package init(_ owner: Owner, _ certificate: TLSCertificate) {
@@ -23,13 +23,8 @@ public struct CertificateExpiry: Sendable, Hashable {
         (subject, notBefore, notAfter) = (certificate.subject, certificate.notBefore, certificate.notAfter)
     }
 
-    /// The time from `now`, counted since 1970, until the certificate expires; negative if it has expired.
-    /// The certificate of `chain` that expires first; `nil` without one. The first of the chain is that of the server.
-    ///
-    /// Servers may also present an expired certificate that no client needs, such as a cross-signed root, so those that have
-    /// expired do not count, except the first.
-    ///
-    /// - Parameter now: The time since 1970; if it is `nil`, nothing has expired.
+    /// The first of the chain is that of the server. Others do not count if they have expired at `now`, the time since
+    /// 1970: servers also present certificates that no client needs, such as a cross-signed root.
     package static func first(of chain: [TLSCertificate], at now: Duration?) -> TLSCertificate? {
         let others = chain.dropFirst().filter { certificate in now.map { .seconds(certificate.notAfter) > $0 } ?? true }
         return (chain.prefix(1) + others).min { $0.notAfter < $1.notAfter }
@@ -37,7 +32,6 @@ public struct CertificateExpiry: Sendable, Hashable {
 
     package func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
 
-    /// What is wrong with the certificate at `now`, counted since 1970; `nil` if it is valid.
     package func problem(at now: Duration) -> String? {
         let left = timeLeft(at: now)
         if left < .zero { return "\(subject) expired \(Quantity.time(.zero - left)) ago" }
