@@ -41,7 +41,7 @@ let package = Package(
     traits: [
         .trait(
             name: "Portable",
-            description: "Suspends tasks by the standard library alone, for compilers that are not tested with this version"
+            description: "Suspends tasks by means of the standard library alone: for compilers that were not tested"
         )
     ],
     targets: [
