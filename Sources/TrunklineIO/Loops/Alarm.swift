@@ -1,13 +1,9 @@
 /// Lets one task at a time wait for an instant on an event loop, or until another thread rings.
-///
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer.
 package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
     private struct State {
-        /// The task that waits.
         var waiter: Continuation<(isRung: Bool, isEarly: Bool)>?
-        /// Until when it waits.
         var deadline = Instant.distantFuture
-        /// Whether the alarm was rung while no task waited.
         var isRung = false
 
         mutating func takeWaiter() -> Continuation<(isRung: Bool, isEarly: Bool)>? { exchange(&waiter, with: nil) }
@@ -19,8 +15,7 @@ package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendabl
 
     package init(on loop: any EventLoop) { self.loop = loop }
 
-    /// Waits until `deadline`, until the alarm is rung, or until the task is cancelled. Returns at once if the alarm was
-    /// rung since the last wait. Returns whether it was rung.
+    /// Returns whether the alarm rang before `deadline` or a cancellation; at once if it rang since the last wait.
     @discardableResult
     package func wait(until deadline: Instant) async -> Bool {
         let (isRung, isEarly) = await waitForEnd(until: deadline)
@@ -42,7 +37,6 @@ package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// Ends the wait, or the next one.
     package func ring() {
         let waiter = state.withLock { state in
             if state.waiter == nil { state.isRung = true }
@@ -61,7 +55,7 @@ package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendabl
         if let waiter { waiter.resume(returning: (false, false)) } else { arm() }
     }
 
-    /// Arms the timer for the task that waits. A timer of an earlier wait is replaced or fires in vain.
+    /// A timer of an earlier wait is replaced or fires in vain.
     private func arm() {
         let deadline = state.withLock { $0.waiter == nil ? nil : $0.deadline }
         loop.arm(timer, at: deadline)
@@ -69,6 +63,5 @@ package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendabl
 }
 
 extension EventLoop {
-    /// Waits until `deadline` or until the task is cancelled.
     package func sleep(until deadline: Instant) async { await Alarm(on: self).wait(until: deadline) }
 }

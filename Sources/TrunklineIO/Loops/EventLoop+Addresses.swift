@@ -1,6 +1,5 @@
 extension EventLoop {
-    /// Looks up the addresses of `host` in both families and waits for both answers, at most for `timeout`. If the task is
-    /// cancelled, returns at once and cancels the look-ups.
+    /// Waits for the answers of all `families`, at most for `timeout`. Cancelling the task cancels the look-ups.
     package nonisolated(nonsending) func addresses(
         of host: String,
         port: UInt16,
@@ -14,26 +13,19 @@ extension EventLoop {
     }
 }
 
-/// What the look-ups of a name in each family have found.
 package struct HostAnswer: Sendable {
-    /// The addresses of each family that was answered, also if there are none.
     var found: [AddressFamily: [SocketAddress]] = [:]
-    /// Why another family is not answered: its look-up failed or took too long. It may have addresses.
     var failures: [AddressFamily: TransportError] = [:]
-    /// Why there is no address at all; `nil` if there is one. The code is `timedOut` if an answer is missing, otherwise
-    /// `nameResolutionFailed`.
+    /// Why there is no address at all; `timedOut` if an answer is missing.
     package var failure: TransportError?
 }
 
-/// The addresses of a name: for each family, those of its latest answer.
-///
-/// If the look-up of one family fails, its addresses stay: half an answer says nothing about them.
+/// The addresses of a name, from the latest answer of each family. A failed look-up leaves those of its family.
 package struct KnownAddresses: Sendable {
     private var known: [AddressFamily: [SocketAddress]] = [:]
 
     package init() {}
 
-    /// The addresses, IPv6 first, without duplicates.
     package var all: [SocketAddress] {
         var (seen, list): (Set<SocketAddress>, [SocketAddress]) = ([], [])
         for family in AddressFamily.allCases {
@@ -42,10 +34,9 @@ package struct KnownAddresses: Sendable {
         return list
     }
 
-    /// Whether there is one address of each family: most probably they are those of one server.
+    /// One address of each family: most probably those of one server.
     package var isOfOneServer: Bool { AddressFamily.allCases.allSatisfy { known[$0]?.count == 1 } }
 
-    /// Takes an answer. Returns what is missing in it; `nil` if it is complete.
     package mutating func take(_ answer: HostAnswer) -> TransportError? {
         if let failure = answer.failure { return failure }
         known.merge(answer.found) { $1 }
@@ -66,7 +57,6 @@ package struct KnownAddresses: Sendable {
     }
 }
 
-/// The look-ups of one name in its families.
 private final class HostQuestion: Sendable {
     private struct State: Sendable {
         var lookups: [NameLookup] = []
@@ -83,7 +73,7 @@ private final class HostQuestion: Sendable {
         self.families = AddressFamily.allCases.filter { families.contains($0) }
     }
 
-    /// Begins the look-ups. `completion` is called after the last answer. Call this on the loop.
+    /// Calls `completion` after the last answer. Call this on the loop.
     func ask(on loop: any EventLoop, port: UInt16, _ completion: @escaping @Sendable () -> Void) {
         for family in families where !state.withLock({ $0.isOver }) {
             let lookup = loop.resolve(host, port: port, family: family) { [weak self] answer in
@@ -98,7 +88,6 @@ private final class HostQuestion: Sendable {
         }
     }
 
-    /// Ends the question. Returns the addresses that were found, or why there are none.
     func outcome(after timeout: Duration) -> HostAnswer {
         let (lookups, answers) = state.withLock { state in
             defer { state.isOver = true }

@@ -1,4 +1,3 @@
-/// Loop work that calls a closure.
 package final class LoopClosure: LoopWork {
     private let body: @Sendable () -> Void
 

@@ -1,10 +1,8 @@
-/// Receives the delays of its event loop.
 package protocol LoopDelayReceiver: AnyObject, Sendable {
     /// Called on the loop, before anything is read and before timers fire.
     func loopWasLate(_ delay: LoopDelay)
 }
 
-/// The receivers of one loop, held weakly. Deallocated ones are removed whenever the number of entries may have doubled.
 package struct LoopDelayReceivers {
     private struct Entry {
         weak var receiver: (any LoopDelayReceiver)?

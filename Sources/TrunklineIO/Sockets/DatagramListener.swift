@@ -6,8 +6,7 @@
     import Darwin
 #endif
 
-/// A UDP socket that receives from any address, for test servers. Each address is a transport of its own.
-///
+/// A UDP socket for test servers. Each address from which it receives is a transport of its own.
 /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
 final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
     let id: UInt64
@@ -15,7 +14,6 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
     private let loop: SocketEventLoop
     private weak var handler: (any ListenerHandler)?
     private var descriptor: Int32
-    /// The clients, held by their owners.
     private var peers: [SocketAddress: Peer] = [:]
 
     private struct Peer {
@@ -23,7 +21,7 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
         var heardAt: Instant
     }
 
-    /// A client that has sent nothing for this time has gone: nothing else tells that.
+    /// A client that is silent for this long has gone: UDP has no end.
     private static let patience = Duration.seconds(60)
     private static let largest = 65_536
 
@@ -69,8 +67,6 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
         return nil
     }
 
-    // MARK: Receiving
-
     func isReady(_ readiness: Readiness) {
         if readiness.isWritable { for peer in peers.values { peer.transport?.becameWritable() } }
         guard readiness.isReadable else { return }
@@ -80,7 +76,7 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
                 switch unsafe receiveDatagram(descriptor, into: memory) {
                 case .received(let count, from: let source?): unsafe take(Array(memory[..<count]), from: source)
                 case .received, .unusable: continue
-                // An answer did not arrive: that is the matter of a client.
+                // An earlier answer did not arrive, which concerns its client only.
                 case .failed: continue
                 case .none: return
                 }
@@ -111,8 +107,6 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
 
     func watchFailed(_ code: Int32) { close() }
 
-    // MARK: For the peers
-
     func send(_ pieces: [UnsafeRawBufferPointer], to address: SocketAddress) -> WriteOutcome {
         guard descriptor >= 0 else { return .failed(TransportError(.closedLocally, "the server has stopped")) }
         return unsafe sendDatagrams(pieces) { piece in
@@ -140,8 +134,6 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
     }
 }
 
-/// One client of a `DatagramListener`.
-///
 /// Unchecked Sendable: it is used on the loop of its listener only.
 final class DatagramPeer: Transport, @unchecked Sendable {
     let id: UInt64
@@ -151,7 +143,6 @@ final class DatagramPeer: Transport, @unchecked Sendable {
     private var received = Deque<[UInt8]>()
     private var isEnded = false
 
-    /// What a socket would hold, more or less.
     private static let maximumReceived = 256
 
     init(id: UInt64, _ address: SocketAddress, of listener: DatagramListener) {
@@ -180,7 +171,6 @@ final class DatagramPeer: Transport, @unchecked Sendable {
 
     func becameWritable() { if awaitsWritable { handler?.transport(id, did: .writable) } }
 
-    /// The client has gone, or the server stops.
     func end() {
         isEnded = true
         tell()

@@ -10,8 +10,7 @@
     import Darwin
 #endif
 
-/// A UDP socket that is connected to one address: the kernel passes on only what comes from there. The only owner of its
-/// descriptor.
+/// A UDP socket that is connected to one address. The only owner of its descriptor.
 final class DatagramTransport: Transport, WatchedSocket {
     let id: UInt64
     private let loop: SocketEventLoop
@@ -19,7 +18,6 @@ final class DatagramTransport: Transport, WatchedSocket {
     private var descriptor: Int32 = -1
     private(set) var localAddress: SocketAddress?
     private(set) var remoteAddress: SocketAddress?
-    /// Why the socket cannot be watched.
     private var failure: TransportError?
 
     var exchangesDatagrams: Bool { true }
@@ -39,9 +37,6 @@ final class DatagramTransport: Transport, WatchedSocket {
         if descriptor >= 0 { loop.release(descriptor, id: id) }
     }
 
-    // MARK: Connecting
-
-    /// Connects to `address`, which exchanges nothing with it.
     func connect(to address: SocketAddress, from source: SocketAddress?, unless obstacle: TransportError?) {
         do throws(TransportError) {
             try open(address, from: source, unless: obstacle)
@@ -70,15 +65,13 @@ final class DatagramTransport: Transport, WatchedSocket {
         if code != 0 { throw connectError(code, address, doing) }
     }
 
-    /// Notifies the handler soon, never before `connect` has returned the transport.
+    /// Never before `connect` has returned the transport.
     private func report(_ event: TransportEvent) {
         let id = id
         loop.schedule(LoopClosure { [weak handler] in handler?.transport(id, did: event) })
     }
 
     var hasFailed: Bool { descriptor < 0 || failure != nil }
-
-    // MARK: Readiness
 
     private func updateInterest() {
         guard descriptor >= 0 else { return }
@@ -95,8 +88,6 @@ final class DatagramTransport: Transport, WatchedSocket {
         failure = transportError(code, "watching a socket")
         handler?.transport(id, did: isReading ? .readable : .writable)
     }
-
-    // MARK: Datagrams
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         guard descriptor >= 0 else { return .end }
@@ -123,13 +114,12 @@ final class DatagramTransport: Transport, WatchedSocket {
         }
     }
 
-    /// The error with a plain reason, if it comes from a host that has answered that nothing listens on the port (ICMP).
+    /// ECONNREFUSED: the host has answered that nothing listens on the port (ICMP).
     private func error(_ code: Int32, _ doing: String) -> TransportError {
         guard code == ECONNREFUSED, let remoteAddress else { return transportError(code, doing) }
         return TransportError(.refused, errno: code, "no server receives datagrams at \(remoteAddress)")
     }
 
-    /// UDP has no end.
     func finishWriting() {}
 
     func close() {
@@ -142,23 +132,20 @@ final class DatagramTransport: Transport, WatchedSocket {
     func reset() { close() }
 }
 
-/// The size of the largest datagram that the system sends.
 #if canImport(Darwin)
     package let largestDatagram = 9_216  // net.inet.udp.maxdgram
 #else
     package let largestDatagram = 65_507
 #endif
 
-/// The result of receiving one datagram.
 enum ReceivedDatagram {
     case received(Int, from: SocketAddress?)
-    /// It was empty, or larger than the memory for it, and is lost.
+    /// Empty, or larger than the memory for it. It is lost.
     case unusable
     case none
     case failed(Int32)
 }
 
-/// Receives a datagram. `from` is `nil` if the socket is connected.
 func receiveDatagram(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) -> ReceivedDatagram {
     var source = sockaddr_storage()
     var piece = unsafe iovec(iov_base: buffer.baseAddress, iov_len: buffer.count)
@@ -187,7 +174,6 @@ func receiveDatagram(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPoi
     }
 }
 
-/// Sends each of `pieces` as a datagram by `send`, until the socket takes no more.
 func sendDatagrams(
     _ pieces: [UnsafeRawBufferPointer],
     _ send: (UnsafeRawBufferPointer) -> Int,

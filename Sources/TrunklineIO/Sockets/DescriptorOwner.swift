@@ -1,4 +1,4 @@
-/// Owns two descriptors of the user until a link takes them. Otherwise it closes them when it is deallocated.
+/// Closes two descriptors of the user when it is deallocated, unless a link has taken them.
 final class DescriptorOwner: Sendable {
     private let descriptors: Set<Int32>
     private let state = Lock(State())
@@ -15,10 +15,8 @@ final class DescriptorOwner: Sendable {
         for descriptor in descriptors where descriptor >= 0 { retire(descriptor, flags: -1) }
     }
 
-    /// Passes the descriptors to the caller. Returns false if another one has them.
     func take() -> Bool { state.withLock { state in !exchange(&state.isTaken, with: true) } }
 
-    /// Why the descriptors cannot be used; `nil` if no reason is known.
     var failure: TransportError? {
         get { state.withLock { $0.failure } }
         set { state.withLock { $0.failure = newValue } }

@@ -6,11 +6,8 @@
     import Darwin
 #endif
 
-/// Whether this host knows the addresses of `host` in `family` itself: `host` is an address in a form that the system
-/// understands, or the hosts file has such an address. The system then needs no name server, as long as it asks the
-/// hosts file first (nsswitch.conf(5)), which is the default.
-///
-/// A name that the hosts file has in the other family only does not count: most systems ask a name server for this one.
+/// Whether the system needs no name server for `host`, if it asks the hosts file first, as is the default
+/// (nsswitch.conf). For a name that the file has in the other family only, most systems ask a name server.
 @Sendable
 func isKnownToThisHost(_ host: String, _ family: AddressFamily) -> Bool {
     if isNumeric(host) { return true }
@@ -19,7 +16,6 @@ func isKnownToThisHost(_ host: String, _ family: AddressFamily) -> Bool {
     return hostsFile(text, has: host, family)
 }
 
-/// Returns whether `text`, the content of a hosts file (hosts(5)), has an address of `family` for `host`.
 package func hostsFile(_ text: [UInt8], has host: String, _ family: AddressFamily) -> Bool {
     let name = Array(host.lowercased().utf8)
     guard !name.isEmpty else { return false }
@@ -34,14 +30,12 @@ package func hostsFile(_ text: [UInt8], has host: String, _ family: AddressFamil
 }
 
 extension ArraySlice<UInt8> {
-    /// Whether these are the same ASCII letters as those of `lowercased`.
     fileprivate func isSame(as lowercased: [UInt8]) -> Bool {
         elementsEqual(lowercased) { (0x41...0x5A).contains($0) ? $0 | 0x20 == $1 : $0 == $1 }
     }
 }
 
-/// Returns whether the system reads `host` as an address, also in the forms that `literalAddress` does not know, such as
-/// `127.1`.
+/// Also in forms that `literalAddress` does not know, such as `127.1`.
 private func isNumeric(_ host: String) -> Bool {
     guard !host.hasZeroByte else { return false }
     var hints = unsafe addrinfo()

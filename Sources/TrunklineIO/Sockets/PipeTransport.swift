@@ -6,29 +6,26 @@
     import Darwin
 #endif
 
-/// A byte channel over two descriptors, or one: those of a child process, or those of the user. Their only owner.
-///
+/// The only owner of one or two descriptors of a child process or of the user.
 /// Unchecked Sendable: it lives on one loop, and its methods are called there only.
 final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sendable {
     let id: UInt64
     private let writingID: UInt64
     private let loop: SocketEventLoop
     weak var handler: (any TransportHandler)?
-    /// -1 if they are closed, or if they were never opened. Equal for a single descriptor.
+    /// -1 if not open. Equal for a single descriptor.
     private var (reading, writing) = (Int32(-1), Int32(-1))
     /// The flags that the descriptors of the user had; `nil` for those of a child.
     private var flags: (reading: Int32, writing: Int32)?
     private var child: ChildProcess?
 
-    /// Whether the peer has ended its direction.
     private var isAtEnd = false
-    /// Whether the process has closed its standard input.
+    /// The process has closed its standard input.
     private var isDeaf = false
-    /// Whether the end of a process that has closed its output or its input is awaited no more.
+    /// The end of a process that has closed its output or its input is awaited no more.
     private var isImpatient = false
     private var failure: TransportError?
     private var isWakeScheduled = false
-    /// Fires when the end of the process was awaited for long enough.
     private lazy var timer = LoopTimer(target: self)
     private var isTimerArmed = false
 
@@ -50,9 +47,7 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         if let child { loop.schedule(LoopClosure { child.end() }) }
     }
 
-    // MARK: Opening
-
-    /// Opens what `address` names. `obstacle` is the reason why the loop cannot watch descriptors, if there is one.
+    /// `obstacle` is why the loop cannot watch descriptors.
     func open(_ address: SocketAddress, unless obstacle: TransportError?) {
         do throws(TransportError) {
             if var obstacle {
@@ -92,13 +87,13 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         (reading, writing) = (pair.reading, pair.writing)
         let flags = (setNonBlocking(reading), setNonBlocking(writing))
         guard flags.0 >= 0, flags.1 >= 0 else {
-            // The other one is the transport's to close.
+            // The other descriptor is the transport's to close.
             if flags.0 >= 0 { retire(reading, flags: flags.0) }
             if flags.1 >= 0, writing != reading { retire(writing, flags: flags.1) }
             (reading, writing) = (-1, -1)
             throw unusable(systemMessage(EBADF), owner)
         }
-        // The second one was set when a single descriptor was read again.
+        // The second flags of a single descriptor include O_NONBLOCK, which was set meanwhile.
         self.flags = (flags.0, reading == writing ? flags.0 : flags.1)
         let obstacle =
             obstacle(toWatching: reading) ?? obstacle(toWatching: writing)
@@ -111,7 +106,7 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         }
     }
 
-    /// Notifies the handler soon, never before `open` has returned.
+    /// Never before `open` has returned.
     private func report(_ event: TransportEvent) {
         loop.schedule(
             LoopClosure { [weak self] in
@@ -121,8 +116,6 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
             }
         )
     }
-
-    // MARK: Readiness
 
     private var isOpen: Bool { reading >= 0 }
 
@@ -136,11 +129,10 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
 
     private func readingChanged() {
         updateInterest()
-        // Nothing is ready any more to tell of the end, or of what a process has left.
+        // No descriptor becomes ready any more to tell of the end, or of what a process has left.
         if isReading, isAtEnd && !awaitsExit || child?.isOver == true { wake() }
     }
 
-    /// Tells the owner to read in the next turn, although no descriptor may be ready.
     private func wake() {
         guard !isWakeScheduled else { return }
         isWakeScheduled = true
@@ -160,7 +152,6 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         }
     }
 
-    /// Without readiness the channel is useless: the next read or write fails with this error.
     func watchFailed(_ code: Int32) {
         guard isOpen, failure == nil else { return }
         let hint = code == EPERM ? " (a file cannot be watched; use a pipe, a socket or a terminal)" : ""
@@ -179,16 +170,13 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
     }
 
-    // MARK: The process
-
     var exit: ProcessExit? { child?.exit }
 
     func followProcess(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool {
         child?.follow(receiver) ?? false
     }
 
-    /// Whether the process has closed its output or its input and has not ended, and may be about to. How it ends says more
-    /// than the end of its output.
+    /// The process has closed its output or its input, and may be about to end. How it ends says more than that.
     var awaitsExit: Bool {
         guard let child, isAtEnd || isDeaf else { return false }
         return !child.isOver && !isImpatient
@@ -209,10 +197,7 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         tellOfEnd()
     }
 
-    /// The process has ended. Called on the loop, between other calls.
     func processEnded() { if isOpen { tellOfEnd() } }
-
-    // MARK: Bytes
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         guard isOpen else { return .end }
@@ -260,8 +245,6 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         if awaitsExit { return .wouldBlock }
         return .failed(TransportError(.reset, errno: EPIPE, "the child process closed its standard input"))
     }
-
-    // MARK: The end
 
     func finishWriting() {
         guard writing >= 0 else { return }

@@ -9,7 +9,6 @@
     import CTrunkline
 #endif
 
-/// The directions in which a socket is ready.
 struct Readiness: Sendable {
     var id: UInt64
     var isReadable: Bool
@@ -18,29 +17,21 @@ struct Readiness: Sendable {
 
 /// Waits for sockets to become ready. Level-triggered. Confined to its loop, except for `wake`.
 protocol Poller: AnyObject {
-    /// Watches `descriptor` for reading, writing or both.
-    ///
-    /// With neither, the descriptor is not watched at all, not even for errors. So a paused connection that is reset
-    /// does not keep the loop spinning.
-    ///
-    /// Returns 0, or the system's error number if the descriptor cannot be watched (no memory, too many watched
-    /// descriptors); then `wait` never reports it.
+    /// With neither direction, not even errors are reported, so that a paused connection that is reset does not keep
+    /// the loop spinning. Returns 0, or the system's error number; then `wait` never reports the descriptor.
     func watch(_ descriptor: Int32, id: UInt64, reading: Bool, writing: Bool) -> Int32
 
-    /// Waits until something is ready, `wake` is called, or `nanoseconds` have passed (negative: no limit).
-    ///
-    /// A signal ends the wait. Then nothing is appended to `ready`, even if sockets are ready.
+    /// Negative `nanoseconds`: no limit. A signal ends the wait with nothing appended, even if sockets are ready.
     func wait(nanoseconds: Int64, into ready: inout [Readiness])
 
-    /// Appends every socket that is ready now, some perhaps twice. Does not wait, and no signal ends it.
+    /// Appends every ready socket, some perhaps twice. Does not wait, and no signal ends it.
     func look(into ready: inout [Readiness])
 
-    /// The descriptor that interrupts `wait` when any thread writes eight bytes to it; -1 if there is none.
+    /// Interrupts `wait` when any thread writes eight bytes to it; -1 if there is none.
     var wakeDescriptor: Int32 { get }
 }
 
 extension EventLoops.Mechanism {
-    /// Creates a poller of this kind. Throws if the system has no descriptors left.
     func makePoller() throws(TransportError) -> any Poller {
         #if os(Linux)
             if self == .epoll { return try EpollPoller() }
@@ -49,9 +40,9 @@ extension EventLoops.Mechanism {
     }
 }
 
-/// Watches nothing and needs no system resources. For a loop without descriptors, which still runs jobs and timers.
+/// For a loop without descriptors, which still runs jobs and timers.
 final class SleepingPoller: Poller {
-    /// Nothing can wake this poller, so the loop checks for posted work at this interval, in milliseconds.
+    /// Milliseconds between checks for posted work: nothing can wake this poller.
     private static let interval: Int32 = 10
 
     let wakeDescriptor: Int32 = -1
@@ -68,30 +59,27 @@ final class SleepingPoller: Poller {
     func look(into ready: inout [Readiness]) {}
 }
 
-/// Interrupts the `wait` of the poller with this wake descriptor.
 func wake(_ descriptor: Int32) {
     var one: UInt64 = 1
     // If the pipe or counter is full, a wake-up is already pending.
     _ = unsafe write(descriptor, &one, 8)
 }
 
-/// Converts nanoseconds to whole milliseconds, rounded up so that a timer never fires early.
+/// Rounds up, so that a timer never fires early.
 private func milliseconds(_ nanoseconds: Int64) -> Int32 {
     nanoseconds < 0 ? -1 : Int32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
 }
 
 #if os(Linux)
     /// Uses `epoll(7)`, with an `eventfd(2)` for waking.
-    ///
     /// Safe: only `poll` uses the buffers. They have room for a batch, and live as long as the poller.
     @safe
     final class EpollPoller: Poller {
         private let epoll: Int32
         let wakeDescriptor: Int32
         private var watched: Set<Int32> = []
-        /// The maximum number of descriptors that one call of the system reports.
         private static let batch = 256
-        /// What the system reports. Arrays in properties would be checked for exclusive access several times in each turn.
+        /// Arrays in properties would be checked for exclusive access several times in each turn.
         private let ids: UnsafeMutablePointer<UInt64>
         private let directions: UnsafeMutablePointer<UInt8>
 
@@ -151,7 +139,6 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
             }
         }
 
-        /// Returns the number of descriptors that the system reported.
         private func poll(_ milliseconds: Int32, into ready: inout [Readiness]) -> Int {
             var count: Int32
             repeat {
@@ -177,7 +164,6 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
     }
 #endif
 
-/// Uses `poll(2)`, with a pipe for waking.
 final class PollPoller: Poller {
     private var descriptors: [pollfd] = []
     private var ids: [UInt64] = []

@@ -1,22 +1,16 @@
-/// Runs the system's resolver, which blocks, on a few dedicated threads.
-///
-/// Threads are started when there are names to look up, and end when there are none left. Requests for a name that is
-/// already being looked up share the result, so a thousand clients of one lost server need one look-up per family.
+/// Runs the system's resolver, which blocks, on a few threads that end when there are no names left to look up.
+/// Requests for the same name share one look-up.
 ///
 /// A look-up takes up to 30 s if its name server does not answer, and then occupies its thread. Therefore:
 /// - Names that this host knows itself have threads of their own, which no other name can occupy.
 /// - A name occupies at most two threads, one for each family.
-/// - Names whose latest look-up was slow occupy at most half of the threads. The others are for all other names.
+/// - Names whose latest look-up was slow occupy at most half of the threads.
 package final class Resolver: Sendable {
-    /// Looks up the addresses of a name, with port 0. Called on a thread of the resolver, which it may block.
+    /// Returns addresses with port 0. May block its thread, which is one of the resolver.
     package typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
 
-    /// Returns whether this host knows the addresses of a name itself, so that looking it up does not wait for a name
-    /// server. Called on a thread of the resolver, before the look-up.
     package typealias IsLocal = @Sendable (String, AddressFamily) -> Bool
 
-    /// The resolver of this process: at most 64 threads for names that need a name server, and at most 16,384 look-ups
-    /// that wait for a thread.
     package static let shared = Resolver(
         maximumThreads: 64,
         maximumQueued: 16_384,
@@ -24,13 +18,10 @@ package final class Resolver: Sendable {
         lookUp: systemLookUp
     )
 
-    /// The number of additional threads for names that this host knows itself.
     package static let localThreads = 2
 
-    /// The number of names that are remembered as slow. If there are more, all are forgotten.
     private static let maximumSlow = 4096
 
-    /// Identifies one request, for cancellation.
     package struct LookupID: Sendable {
         fileprivate let question: Question
         fileprivate let id: UInt64
@@ -49,28 +40,21 @@ package final class Resolver: Sendable {
     }
 
     private enum Kind: Int, CaseIterable {
-        /// It is not known yet whether this host knows the name itself.
         case fresh
-        /// This host knows the name itself.
         case local
-        /// A name server has to be asked.
         case remote
-        /// The latest look-up of the name was slow.
         case slow
     }
 
-    /// A question that is queued or being looked up.
     private struct Lookup: Sendable {
-        /// The requests, which share the answer. There may be none any more while it is being looked up.
         var askers: [UInt64: Asker]
-        /// Its place in the queue of its kind; `nil` while a thread has it.
+        /// In the queue of its kind; `nil` while a thread has it.
         var place: UInt64?
         var kind = Kind.fresh
 
         var hasBegun: Bool { place == nil && kind != .fresh }
     }
 
-    /// Questions in the order in which they came. Any of them can be removed.
     private struct Queue: Sendable {
         private var questions: [UInt64: Question] = [:]
         private var first: UInt64 = 0
@@ -98,18 +82,14 @@ package final class Resolver: Sendable {
 
     private struct State: Sendable {
         var lookups: [Question: Lookup] = [:]
-        /// The questions that no thread has taken, by kind.
         var queues = Kind.allCases.map { _ in Queue() }
-        /// The number of questions that are being looked up, by kind.
         var running = Kind.allCases.map { _ in 0 }
-        /// The names whose latest look-up was slow.
         var slow: Set<String> = []
         var threads = 0
         var begun = 0
         var peakThreads = 0
         var lastID: UInt64 = 0
 
-        /// The number of questions that wait to be looked up.
         var queued: Int { lookups.count - running.reduce(0, +) }
 
         mutating func enqueue(_ question: Question, _ kind: Kind) {
@@ -128,7 +108,6 @@ package final class Resolver: Sendable {
             if let kind = lookups[question]?.kind { running[kind.rawValue] -= 1 }
         }
 
-        /// Whether another question of this kind may be looked up.
         func hasThread(for kind: Kind, of maximumThreads: Int) -> Bool {
             guard kind != .local else { return true }
             let slow = running[Kind.slow.rawValue]
@@ -144,12 +123,7 @@ package final class Resolver: Sendable {
     private let isLocal: IsLocal
     private let lookUp: LookUp
 
-    /// - Parameters:
-    ///   - maximumThreads: The number of threads for names that need a name server. There are `localThreads` more.
-    ///   - maximumQueued: The number of look-ups that wait for a thread. Further ones fail at once.
-    ///   - slowAfter: The duration from which on a look-up is slow.
-    ///   - isLocal: Tells which names this host knows itself. By default none.
-    ///   - lookUp: Looks up a name.
+    /// Look-ups beyond `maximumQueued` fail at once. `maximumThreads` does not include `localThreads`.
     package init(
         maximumThreads: Int,
         maximumQueued: Int,
@@ -164,15 +138,11 @@ package final class Resolver: Sendable {
         self.lookUp = lookUp
     }
 
-    /// The number of look-ups passed to the system, the largest number of threads so far, and the present number.
     package var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
         state.withLock { ($0.begun, $0.peakThreads, $0.threads) }
     }
 
-    /// Looks up the addresses of `host` in one family and calls `completion` once with the result.
-    ///
-    /// `completion` runs on a thread of the resolver, or on the calling thread if too many questions are queued. This
-    /// method returns at once.
+    /// `completion` runs on a thread of the resolver, or on the caller's if too many questions are queued.
     package func resolve(
         _ host: String,
         port: UInt16,
@@ -209,7 +179,6 @@ package final class Resolver: Sendable {
         return LookupID(question: question, id: id)
     }
 
-    /// Cancels one request. A queued question without requests is removed from the queue.
     package func cancel(_ lookupID: LookupID) {
         let question = lookupID.question
         state.withLock { state in
@@ -220,11 +189,10 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// Returns why a look-up has not begun, or `nil` if it has.
     package func obstacle(of lookupID: LookupID) -> String? {
         state.withLock { state in
             guard let lookup = state.lookups[lookupID.question], !lookup.hasBegun else { return nil }
-            // It is not known of a fresh one whether it needs a name server. Most names do.
+            // A fresh question may need no name server. Most names do.
             guard !state.hasThread(for: lookup.kind == .fresh ? .remote : lookup.kind, of: maximumThreads) else {
                 return "no name server was asked, because the thread for the look-up had not run yet"
             }
@@ -264,8 +232,6 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// Takes the next question. If there is none that may be looked up, returns `nil` and the thread is no longer
-    /// counted.
     private func takeQuestion() -> (Question, Kind)? {
         state.withLock { state in
             for kind in [Kind.remote, .slow] where state.hasThread(for: kind, of: maximumThreads) {
@@ -282,7 +248,6 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// Begins the look-up of a fresh question, or queues it. Returns whether to look it up now.
     private func admit(_ question: Question, isLocal: Bool) -> Bool {
         state.withLock { state in
             guard state.lookups[question]?.askers.isEmpty == false else {
@@ -299,7 +264,6 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// Ends a look-up. Returns the requests that receive its answer, in their order.
     private func finish(_ question: Question, _ isSlow: Bool) -> [Asker] {
         state.withLock { state in
             state.end(question)

@@ -1,42 +1,34 @@
-/// The parts of a loop's state.
 extension SocketEventLoop {
-    /// The work that other threads pass to the loop.
     struct Posted {
         var jobs: [Job] = []
         var work: [any LoopWork] = []
-        /// Whether the loop waits or is about to. The first thread that posts has to wake it, and clears this flag.
+        /// The first thread that posts wakes the loop and clears this flag.
         var isSleeping = false
-        /// The descriptor to write to in order to wake the loop; -1 while the loop has no descriptors and checks every
-        /// few milliseconds.
+        /// -1 while the loop has no descriptors and checks every few milliseconds.
         var wakeDescriptor: Int32
     }
 
-    /// A job of a task, and which of the loop's two executors it was enqueued on.
     struct Job {
         var job: UnownedJob
-        /// Whether it came through `TaskFace`: its task prefers this loop and is not on one of the loop's actors.
+        /// Whether it came through `TaskFace`: its task is not on an actor of the loop.
         var prefersLoop: Bool
     }
 
-    /// The state that belongs to the loop's thread.
     struct State {
         var poller: any Poller
-        /// Whether the poller watches sockets. False if the system had no descriptors for one.
         var canWatch: Bool
         var timers = TimerQueue()
         var turnTime = Instant(nanoseconds: 0)
-        /// When the present turn stopped working and began to wait, polling or sleeping; `nil` if it did not wait.
+        /// When the present turn began to poll or sleep; `nil` if it did not.
         var waitBegan: Instant?
-        /// When that wait was to end at the latest; `nil` without a limit.
         var wakeBy: Instant?
         var turns = Turns()
         var delays = LoopDelays()
-        /// The call of a codec that took long, of the latest turn with one.
         var decoding: LoopDelay.LongestDecoding?
         var processorTimes = ProcessorTimes()
         var delayReceivers = LoopDelayReceivers()
         var jobs: [Job] = []
-        /// Jobs from before `jobs`, of which those from `nextJob` on have not run. Empty unless a turn had too many.
+        /// From before `jobs`; those from `nextJob` on have not run. Empty unless a turn had too many.
         var begunJobs: [Job] = []
         var nextJob = 0
         var work: [any LoopWork] = []
@@ -46,15 +38,12 @@ extension SocketEventLoop {
         var lastID: UInt64 = 0
         var ready: [Readiness] = []
         var polling = Polling()
-        /// The thread sanitizer does not see the atomic operations of reference counts. For memory that a body shared,
-        /// it would report a race between the last reader of the body and the next read of the socket. On macOS the
-        /// loop cannot tell whether the sanitizer is on, so it may report that race there.
+        /// The thread sanitizer does not see the atomic operations of reference counts. It would report a race between
+        /// the last reader of shared memory and the next read, as it may on macOS, where the loop cannot see it.
         var receiveMemory = ReceiveMemory(reusesLent: !isThreadSanitizerOn)
-        /// Empty arrays whose memory is reused.
         var spareWork: [any LoopWork] = []
         var spareJobs: [Job] = []
 
-        /// Whether there is something to do in the next turn, whatever happens until then.
         var hasWork: Bool { hasJobs || !(work.isEmpty && atEndOfTurn.isEmpty && inNextTurn.isEmpty) }
 
         var hasJobs: Bool { !(jobs.isEmpty && begunJobs.isEmpty) }
@@ -69,7 +58,6 @@ extension SocketEventLoop {
             return exchange(&atEndOfTurn, with: [])
         }
 
-        /// Takes the jobs that are next, and the index of the first one that has not run.
         mutating func takeJobs() -> (jobs: [Job], next: Int) {
             if !begunJobs.isEmpty { return (exchange(&begunJobs, with: []), exchange(&nextJob, with: 0)) }
             defer { swap(&jobs, &spareJobs) }
@@ -77,18 +65,14 @@ extension SocketEventLoop {
         }
     }
 
-    /// Whether the loop polls before it sleeps.
-    ///
-    /// Only after a turn that did something, so an idle loop does not poll. After polling in vain, the next times are
-    /// left out: 2, then 4, up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
+    /// Polls before sleeping, only after a turn that did something. After a poll in vain the next are left out: 2, 4,
+    /// up to 256. Success halves the exponent, so a loop polls often only if most polls pay.
     struct Polling {
-        /// Whether jobs or work ran, or a socket was ready, since the loop last considered polling.
         var hasWorked = false
         private var failures = 0
         private var skips = 0
         private let isOn = processorCount() > 1
 
-        /// The most nanoseconds to poll.
         static let limit = 60_000
 
         mutating func begins() -> Bool {
@@ -106,12 +90,11 @@ extension SocketEventLoop {
         }
     }
 
-    /// How long turns took. Most are short: these are only counted, which costs a few instructions.
+    /// Most turns are short: these are only counted, which costs a few instructions.
     struct Turns {
         private var long = LatencyHistogram()
         private var (shortCount, shortSum) = (0, Int64(0))
 
-        /// The nanoseconds from which a turn is recorded on its own: 65 µs.
         private static let shortest: Int64 = 1 << 16
 
         @inline(__always)
@@ -131,13 +114,11 @@ extension SocketEventLoop {
         }
     }
 
-    /// For how long the loop's thread and its process had run at a moment that is at most a tenth of a second before
-    /// the present turn, apart from waiting. So what a late turn has used is known without reading clocks in each turn.
+    /// Processor times read at most 100 ms before the present turn, so that a turn need not read clocks.
     struct ProcessorTimes {
         private(set) var readAt = Int64.min
         private var (thread, process) = (Int64(0), Int64(0))
 
-        /// How long a reading is used, in nanoseconds: 100 ms.
         static let interval: Int64 = 100_000_000
 
         @inline(never)
@@ -146,7 +127,6 @@ extension SocketEventLoop {
             (thread, process) = (threadProcessorNanoseconds(), processProcessorNanoseconds())
         }
 
-        /// The nanoseconds for which they have run since the latest reading; `nil` if there was none.
         var used: (thread: Int64, process: Int64)? {
             if readAt == .min { return nil }
             return (threadProcessorNanoseconds() - thread, processProcessorNanoseconds() - process)

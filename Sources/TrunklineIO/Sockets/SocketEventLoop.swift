@@ -1,16 +1,11 @@
 import Synchronization
 
-/// An event loop over real sockets: one thread, which runs until the process ends.
-///
-/// Creating a loop always succeeds. Without descriptors to watch sockets with, it runs jobs and timers, and `connect`
-/// and `listen` fail; it tries again with each of these calls and every few milliseconds. Without a thread, it runs its
-/// turns on the threads of Swift's pool until it can start one.
+/// One thread over real sockets, which runs until the process ends. Without descriptors to watch sockets with, it runs
+/// jobs and timers, and retries. Without a thread, turns run on Swift's pool until one can be started.
 package final class SocketEventLoop: EventLoop {
-    /// Starts a thread. Returns 0, or the system's error number.
     typealias ThreadStarter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32
 
     private let posted: Lock<Posted>
-    /// The thread that runs the loop; 0 if there is none.
     private let thread = Atomic<UInt>(0)
     private let mechanism: EventLoops.Mechanism
     private let resolver: Resolver
@@ -19,10 +14,8 @@ package final class SocketEventLoop: EventLoop {
     #if os(Linux) && !Portable
         private let resumedTasks: ResumedTasks
     #endif
-    /// What only the loop's thread uses.
-    ///
-    /// Exclusive without a check: whatever runs other code (work, jobs, timers, sockets) is taken out first, and is
-    /// also released outside. With the check, a turn with one request took 28,100 instructions instead of 25,100.
+    /// Exclusive without a check: whatever runs other code is taken out first, and released outside. With the check, a
+    /// turn with one request took 28,100 instructions instead of 25,100.
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
@@ -223,14 +216,13 @@ package final class SocketEventLoop: EventLoop {
         assertCurrent()
         let code = unsafe state.poller.watch(descriptor, id: id, reading: reading, writing: writing)
         guard code != 0 else { return }
-        // In a later step, since the caller may be in the middle of something.
+        // In a later step: the caller may be in the middle of something.
         schedule(LoopClosure { unsafe self.state.sockets[id]?.socket?.watchFailed(code) })
     }
 
-    /// Whether the system tells of the ends of processes, and this loop uses that.
     var tellsOfExits: Bool { mechanism == .epoll }
 
-    /// Closes `descriptor` on the loop, now or soon. For the `deinit` of its owner, which runs on any thread.
+    /// On the loop, now or soon: the `deinit` of an owner runs on any thread.
     func release(
         _ descriptor: Int32,
         id: UInt64,
@@ -244,7 +236,6 @@ package final class SocketEventLoop: EventLoop {
 
     // MARK: Missing system resources
 
-    /// Returns why sockets cannot be watched, or `nil` if they can. Without a poller it tries to create one again.
     private func pollerFailure() -> TransportError? {
         guard unsafe !state.canWatch else { return nil }
         do throws(TransportError) {
@@ -257,11 +248,9 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// Runs turns on threads of Swift's pool until the system has a thread to start.
     private func runWithoutThread(named name: String, _ start: @escaping ThreadStarter) {
-        // An unstructured task: it starts in an initializer, which cannot await it, and ends when there is a thread.
-        // The turns are steps of one task, so only one thread at a time runs a turn, and each turn sees the effects of
-        // the last.
+        // Unstructured: an initializer cannot await it. Its steps run one at a time, each seeing the effects of the
+        // last.
         Task.detached { [self] in
             repeat {
                 turnOnBorrowedThread()
@@ -289,8 +278,7 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
-    /// Hands over the tasks that were resumed. Called before jobs of the loop, which may take long, and before it
-    /// waits.
+    /// Called before jobs of the loop, which may take long, and before it waits.
     @inline(__always)
     private func endBatch() {
         #if os(Linux) && !Portable
@@ -298,7 +286,7 @@ package final class SocketEventLoop: EventLoop {
         #endif
     }
 
-    /// Ends a turn of the tasks. Returns the most nanoseconds that the loop may sleep; negative for no limit.
+    /// Returns the most nanoseconds that the loop may sleep; negative for no limit.
     @inline(__always)
     private func endTurnOfTasks() -> Int64 {
         #if os(Linux) && !Portable
@@ -322,8 +310,7 @@ package final class SocketEventLoop: EventLoop {
     private func turn(mayWait: Bool) {
         runPosted()
         if unsafe !state.atEndOfTurn.isEmpty {
-            // Something is about to be written. Callers that are about to send more may do so first, so that it goes
-            // out in the same system call.
+            // Callers that are about to send more may do so first, so that it goes out in the same system call.
             yieldProcessor()
             runPosted()
         }
@@ -332,13 +319,12 @@ package final class SocketEventLoop: EventLoop {
         let limit = endTurnOfTasks()
         if !mayWait || !pollBriefly() { waitForSockets(mayWait: mayWait, atMost: limit) }
         beginTurn(at: now)
-        // The wait may have ended without a look at the sockets: a signal ends it, as when a stopped process continues.
-        // Or the process was stopped since. See `EventLoop.turnTime`.
+        // A signal ends the wait without a look at the sockets, as when a stopped process continues: see `turnTime`.
         let isTimerDue = unsafe state.timers.next.map { unsafe $0 <= state.turnTime } ?? false
         if isTimerDue { lookAtSockets() }
         unsafe state.receiveMemory.trim(at: state.turnTime)
         if unsafe !state.canWatch { _ = pollerFailure() }
-        // Taken out before the sockets are served: what they leave for the next turn must not run in this one.
+        // Taken out first: what the sockets leave for the next turn must not run in this one.
         var carried = unsafe exchange(&state.inNextTurn, with: [])
         runReady()
         endBatch()
@@ -347,8 +333,6 @@ package final class SocketEventLoop: EventLoop {
         endBatch()
     }
 
-    /// Counts the time since the last turn began, without the time from `waitBegan` on. Notes whether the turn, or the
-    /// end of the wait, was late.
     @inline(__always)
     private func beginTurn(at now: Instant) {
         let end = unsafe exchange(&state.waitBegan, with: nil) ?? now
@@ -376,16 +360,13 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// The capacity above which an array is not kept for the next turn, so that a burst does not leave its memory
-    /// behind.
+    /// Larger arrays are not kept for the next turn, so that a burst does not leave its memory behind.
     private static let keptCapacity = 8192
 
-    /// The most jobs that run before the loop looks at its timers and sockets, twice in a turn. Writing and reading
-    /// once costs less than so many jobs, and short jobs take less than a millisecond.
+    /// Twice in a turn. Writing and reading once costs less than so many jobs; short ones take less than 1 ms.
     static let mostJobs = 1024
 
-    /// Runs jobs and work until there are none, for at most `rounds` rounds and `mostJobs` jobs: tasks that yield again
-    /// and again, or begin more and more tasks, must not starve the sockets.
+    /// Bounded: tasks that yield again and again, or begin more and more tasks, must not starve the sockets.
     private func runPosted(rounds: Int = 8) {
         var left = Self.mostJobs
         for _ in 0..<rounds {
@@ -404,7 +385,6 @@ package final class SocketEventLoop: EventLoop {
                 next += 1
             }
             if end < jobs.count {
-                // These come first in the next turn.
                 unsafe (state.begunJobs, state.nextJob) = (jobs, end)
                 return
             }
@@ -414,16 +394,15 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// Runs work that was taken out of `state`, and releases it outside `state`: the last reference to a server or a
-    /// client may be released here, and its sockets then call this loop.
+    /// Releases the work outside `state`: the last reference to a client may end here, and its sockets call this loop.
     private func run(_ work: inout [any LoopWork]) {
         for item in work { item.runOnLoop() }
         work.removeAll(keepingCapacity: work.capacity <= Self.keptCapacity)
         unsafe state.spareWork = work
     }
 
-    /// Runs a job on the executor that its task really has. If the two were mixed up, every call of an actor to itself,
-    /// and the first step of a task that is on no actor, would go through the queue once more.
+    /// On the executor that its task really has. Otherwise calls of an actor to itself, and first steps of tasks on no
+    /// actor, would go through the queue once more.
     private func run(_ job: Job) {
         if job.prefersLoop {
             unsafe job.job.runSynchronously(on: taskFace.asUnownedTaskExecutor())
@@ -453,10 +432,7 @@ package final class SocketEventLoop: EventLoop {
         }
     }
 
-    /// Polls for a while before the loop sleeps, if that has paid lately. Returns whether there is something to do.
-    ///
-    /// Sleeping and waking takes tens of microseconds on a virtual machine: as long as a server nearby, or a caller
-    /// that was just resumed, needs.
+    /// Sleeping and waking takes tens of µs on a virtual machine: as long as a server nearby or a resumed caller needs.
     private func pollBriefly() -> Bool {
         guard unsafe !state.hasWork && state.polling.begins() else { return false }
         let began = now
@@ -478,7 +454,6 @@ package final class SocketEventLoop: EventLoop {
         return false
     }
 
-    /// - Parameter limit: The most nanoseconds to wait; negative for no limit.
     private func waitForSockets(mayWait: Bool, atMost limit: Int64) {
         var timeout: Int64 = -1
         if unsafe !mayWait || state.hasWork {
@@ -515,7 +490,6 @@ package final class SocketEventLoop: EventLoop {
         if timeout != 0 { posted.withLock { $0.isSleeping = false } }
     }
 
-    /// Finds every socket that is ready at `turnTime`.
     private func lookAtSockets() {
         unsafe state.ready.removeAll(keepingCapacity: true)  // these are found again
         unsafe state.poller.look(into: &state.ready)
@@ -543,6 +517,6 @@ package final class SocketEventLoop: EventLoop {
 }
 
 extension SocketEventLoop: CustomReflectable {
-    /// Empty: its state belongs to its thread, and holds what its clients received.
+    /// Empty: its state belongs to its thread.
     package var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -6,8 +6,7 @@
     import Darwin
 #endif
 
-/// A listening socket. The only owner of its descriptor.
-///
+/// The only owner of its descriptor.
 /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
 final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sendable {
     let id: UInt64
@@ -19,9 +18,6 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     private lazy var timer = LoopTimer(target: self)
     private let pause: Duration
 
-    /// - Parameters:
-    ///   - pause: How long the listener pauses when the system has no descriptor or no memory for a connection.
-    ///   - accept: Accepts a connection from the socket, as `acceptSocket` does.
     init(
         id: UInt64,
         loop: SocketEventLoop,
@@ -56,7 +52,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
 
     func close() {
         guard descriptor >= 0 else { return }
-        // Removes the file that `bind` created. Otherwise nothing else could listen at this path.
+        // Otherwise nothing else could listen at this path.
         if case .unix(let path) = address { _ = unsafe unlink(path) }
         loop.release(descriptor, id: id)
         descriptor = -1
@@ -78,8 +74,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
                 case EAGAIN, EWOULDBLOCK: return  // nothing waiting
                 case EINTR, ECONNABORTED: continue  // the peer closed it already
                 case _ where isOfConnection(code): continue
-                // No descriptor (EMFILE, ENFILE) or no memory (ENOBUFS, ENOMEM). The connection stays in the backlog
-                // and the socket stays readable: without a pause the loop would do nothing else.
+                // No descriptor or no memory. The socket stays readable: without a pause the loop would spin.
                 default: return rest()
                 }
             }
@@ -94,8 +89,7 @@ final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sen
     }
 }
 
-/// Returns whether this error of `accept` concerns the accepted connection, as Linux reports it. The next connection
-/// may be usable.
+/// Linux reports errors of the accepted connection. The next one may be usable.
 private func isOfConnection(_ code: Int32) -> Bool {
     #if os(Linux)
         if code == ENONET { return true }
@@ -105,7 +99,6 @@ private func isOfConnection(_ code: Int32) -> Bool {
 }
 
 extension SocketListener {
-    /// Pauses: connections wait in the backlog for a while.
     private func rest() {
         loop.watch(descriptor, id: id, reading: false, writing: false)
         loop.arm(timer, at: loop.now.advanced(by: pause))
@@ -120,7 +113,6 @@ extension SocketListener {
     }
 }
 
-/// Passes a transport to `accepted`, whose handler lives on the same loop.
 private struct Handover {
     /// Created and used only on the loop.
     nonisolated(unsafe) let transport: SocketTransport

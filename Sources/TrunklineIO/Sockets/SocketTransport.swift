@@ -6,14 +6,12 @@
     import Darwin
 #endif
 
-/// A socket that the loop watches. Confined to the loop.
 protocol WatchedSocket: AnyObject {
     func isReady(_ readiness: Readiness)
-    /// Called with the system's error number when the socket cannot be watched. No readiness follows.
     func watchFailed(_ code: Int32)
 }
 
-/// A TCP or Unix domain socket. The only owner of its descriptor.
+/// The only owner of its descriptor.
 final class SocketTransport: Transport, WatchedSocket {
     let id: UInt64
     private let loop: SocketEventLoop
@@ -35,7 +33,6 @@ final class SocketTransport: Transport, WatchedSocket {
         self.handler = handler
     }
 
-    /// Takes ownership of an accepted socket.
     init(id: UInt64, loop: SocketEventLoop, accepted: Int32) {
         self.id = id
         self.loop = loop
@@ -47,9 +44,6 @@ final class SocketTransport: Transport, WatchedSocket {
         if descriptor >= 0 { loop.release(descriptor, id: id) }
     }
 
-    // MARK: Connecting
-
-    /// Begins to connect. `obstacle` is the reason why the loop cannot watch the socket, if there is one.
     func connect(to address: SocketAddress, options: SocketOptions, unless obstacle: TransportError? = nil) {
         let doing = Self.doing(address)
         if var obstacle {
@@ -104,7 +98,6 @@ final class SocketTransport: Transport, WatchedSocket {
         return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
     }
 
-    /// Read once: it does not change.
     private lazy var knownAddress = systemLocalAddress(descriptor)
 
     var localAddress: SocketAddress? { isConnected && descriptor >= 0 ? knownAddress : nil }
@@ -116,7 +109,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     var appliedOptions: SocketOptions? { descriptor >= 0 ? readSocketOptions(descriptor) : nil }
 
-    /// Notifies the handler soon, never before `connect` has returned the transport.
+    /// Never before `connect` has returned the transport.
     private func report(_ event: TransportEvent) {
         let id = id
         loop.schedule(LoopClosure { [weak handler] in handler?.transport(id, did: event) })
@@ -134,8 +127,6 @@ final class SocketTransport: Transport, WatchedSocket {
         handler?.transport(id, did: .connectFailed(error))
     }
 
-    // MARK: Readiness
-
     private func updateInterest() {
         guard descriptor >= 0 else { return }
         loop.watch(descriptor, id: id, reading: isReading, writing: awaitsWritable || isConnecting)
@@ -150,7 +141,6 @@ final class SocketTransport: Transport, WatchedSocket {
         if readiness.isWritable && awaitsWritable { handler?.transport(id, did: .writable) }
     }
 
-    /// Without readiness the socket is useless: the next read or write fails with this error.
     func watchFailed(_ code: Int32) {
         guard descriptor >= 0, failure == nil else { return }
         let error = transportError(code, "watching a socket")
@@ -165,13 +155,9 @@ final class SocketTransport: Transport, WatchedSocket {
         }
     }
 
-    // MARK: Bytes
-
-    /// Why the socket cannot be used although it is open.
     private var failure: TransportError?
 
-    /// The system reports a reset once. After a write has received it, reading would end as if the peer had closed
-    /// cleanly.
+    /// The system reports a reset once. If a write has received it, reading would end as after a clean close.
     private var resetSeenByWrite: TransportError?
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
@@ -223,7 +209,6 @@ final class SocketTransport: Transport, WatchedSocket {
     }
 }
 
-/// Calls `localAddress`, whose name a property hides.
 private func systemLocalAddress(_ descriptor: Int32) -> SocketAddress? { localAddress(descriptor) }
 
 /// Calls `connect(2)`, whose name the method above hides.

@@ -1,19 +1,14 @@
 import CTrunkline
 
 /// The system's libcrypto (OpenSSL 1.1 or 3, or a library with the same functions), loaded on first use.
-///
 /// Safe to share between threads: it holds addresses of functions, which never change, and a table under a lock.
 @safe
 package final class CryptoLibrary: @unchecked Sendable {
-    /// A digest algorithm.
     package enum Algorithm: Sendable, Hashable, CaseIterable {
         case md5, sha1, sha256, sha512
     }
 
-    /// The file names to try, the newest version first.
-    ///
-    /// macOS terminates a process that loads the system's own libcrypto by name. So on macOS these are the paths that
-    /// package managers use.
+    /// macOS terminates a process that loads its own libcrypto by name, hence the paths of package managers.
     package static let names: [String] = {
         #if os(macOS)
             ["/opt/homebrew/opt/openssl@3/lib", "/usr/local/opt/openssl@3/lib", "/opt/local/lib"]
@@ -29,14 +24,12 @@ package final class CryptoLibrary: @unchecked Sendable {
         throw TransportError(.tls(.libraryMissing), missing)
     }
 
-    /// The system's library, or `nil` if no library was found, or there is no free file descriptor to load it with.
     package static var system: CryptoLibrary? { try? found.get() }
 
-    /// Returns the system's library. Throws an error without an error number if no library was found.
+    /// Throws an error without an error number if no library was found.
     package static func load() throws(TransportError) -> CryptoLibrary { try found.get() }
 
     private let library: SharedLibrary
-    /// The library handle, for looking up further functions.
     package var handle: UnsafeMutableRawPointer { unsafe library.handle }
     private let newContext: trunkline_evp_md_ctx_new
     private let freeContext: trunkline_evp_md_ctx_free
@@ -47,8 +40,6 @@ package final class CryptoLibrary: @unchecked Sendable {
     private let computeHMAC: trunkline_hmac?
     private let computePBKDF2: trunkline_pbkdf2?
 
-    /// Loads the first library of `names` that exists. Returns `nil` if none exists, or if the library lacks a
-    /// function.
     package init?(firstOf names: [String]) {
         guard
             let library = SharedLibrary(firstOf: names),
@@ -68,10 +59,6 @@ package final class CryptoLibrary: @unchecked Sendable {
         unsafe computePBKDF2 = unsafe library.function("PKCS5_PBKDF2_HMAC", as: trunkline_pbkdf2.self)
     }
 
-    /// Returns a function that computes the digest of a header followed by a body.
-    ///
-    /// That function returns `nil` when the library fails. This method returns `nil` if the library does not offer
-    /// `algorithm`; in FIPS mode, for example, a library does not offer MD5.
     package func digest(
         _ algorithm: Algorithm
     ) -> (@Sendable (_ header: borrowing RawSpan, _ body: borrowing RawSpan) -> [UInt8]?)? {
@@ -79,8 +66,7 @@ package final class CryptoLibrary: @unchecked Sendable {
         return { [self] header, body in compute(address, header, body) }
     }
 
-    /// The library's descriptor of `algorithm`: an address in the library, valid for the life of the process. `nil` if
-    /// it does not compute it. To be called once for each algorithm.
+    /// Valid for the life of the process. To be called once for each algorithm.
     package func address(of algorithm: Algorithm) -> UInt? {
         guard let method = unsafe method(algorithm) else { return nil }
         let address = UInt(bitPattern: method)
@@ -88,7 +74,6 @@ package final class CryptoLibrary: @unchecked Sendable {
         return compute(address, RawSpan(), RawSpan()) == nil ? nil : address
     }
 
-    /// The descriptor of `algorithm`, which is looked up once.
     package func knownAddress(of algorithm: Algorithm) -> UInt? {
         if let known = addresses.withLock({ $0[algorithm] }) { return known }
         // Two threads may look it up at once; each finds one that is right.
@@ -97,12 +82,10 @@ package final class CryptoLibrary: @unchecked Sendable {
         return found
     }
 
-    /// Returns the digest of `bytes`; `nil` when the library fails.
     package func hash(_ bytes: [UInt8], _ method: UInt) -> [UInt8]? {
         unsafe compute(method, RawSpan(), bytes.span.bytes)
     }
 
-    /// Returns the message authentication code (RFC 2104) of `bytes`; `nil` when the library fails.
     package func hmac(_ bytes: [UInt8], key: [UInt8], _ method: UInt) -> [UInt8]? {
         guard let computeHMAC = unsafe computeHMAC, let keyCount = Int32(exactly: key.count) else { return nil }
         var code = [UInt8](repeating: 0, count: 64)
@@ -121,7 +104,6 @@ package final class CryptoLibrary: @unchecked Sendable {
         return code
     }
 
-    /// Returns a key of `count` bytes (PBKDF2, RFC 8018 §5.2); `nil` when the library fails.
     package func pbkdf2(
         _ password: [UInt8],
         salt: [UInt8],
@@ -148,7 +130,6 @@ package final class CryptoLibrary: @unchecked Sendable {
         return result == 1 ? key : nil
     }
 
-    /// The library's descriptor of `algorithm`.
     private func method(_ algorithm: Algorithm) -> UnsafeRawPointer? {
         let (name, function) =
             switch algorithm {
@@ -157,8 +138,7 @@ package final class CryptoLibrary: @unchecked Sendable {
             case .sha256: ("SHA256", "EVP_sha256")
             case .sha512: ("SHA512", "EVP_sha512")
             }
-        // OpenSSL 3 looks up the algorithm for every digest unless it was fetched. Never freed: there is one per
-        // algorithm.
+        // Unless it was fetched, OpenSSL 3 looks it up for every digest. Never freed: there is one per algorithm.
         if let fetch = unsafe library.function("EVP_MD_fetch", as: trunkline_evp_md_fetch.self) {
             return unsafe fetch(nil, name, nil)
         }
@@ -173,7 +153,7 @@ package final class CryptoLibrary: @unchecked Sendable {
             unsafe header.withUnsafeBytes({ unsafe update(context, $0.baseAddress, $0.count) }) == 1,
             unsafe body.withUnsafeBytes({ unsafe update(context, $0.baseAddress, $0.count) }) == 1
         else { return nil }
-        // The length of the longest digest (EVP_MAX_MD_SIZE).
+        // EVP_MAX_MD_SIZE.
         var digest = [UInt8](repeating: 0, count: 64)
         var count: UInt32 = 0
         guard unsafe finish(context, &digest, &count) == 1, count <= 64 else { return nil }

@@ -6,15 +6,11 @@
     import Darwin
 #endif
 
-/// An address of this host, with the interface that has it.
 struct InterfaceAddress: Sendable {
     let interface: String
-    /// The flags of the interface, as in `InterfaceFlags`.
     let flags: UInt32
-    /// The address, with port 0.
     let address: SocketAddress
 
-    /// Returns all addresses of this host, from getifaddrs(3). Returns `nil` if that fails.
     static func all() -> [InterfaceAddress]? {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard unsafe getifaddrs(&list) == 0 else { return nil }
@@ -31,11 +27,9 @@ struct InterfaceAddress: Sendable {
         return found
     }
 
-    /// Whether the interface is administratively up.
     var isUp: Bool { flags & InterfaceFlags.up != 0 }
 
-    /// Whether the address connects this host with others: the interface is not the loopback, is up and has a carrier,
-    /// and the address is not link-local (RFC 3927, RFC 4291 §2.5.6).
+    /// Not the loopback, up and with a carrier, and not link-local (RFC 3927, RFC 4291 §2.5.6).
     var isOfNetwork: Bool {
         guard let bytes = address.ipBytes, isUp, flags & InterfaceFlags.loopback == 0,
             flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0
@@ -45,7 +39,6 @@ struct InterfaceAddress: Sendable {
         return !isOfLink && !address.isLoopback
     }
 
-    /// Whether the interface looks like a tunnel: point-to-point, or one of Darwin's names for tunnels.
     var isOfTunnel: Bool {
         flags & InterfaceFlags.pointToPoint != 0 || ["utun", "ipsec", "ppp"].contains { interface.hasPrefix($0) }
     }

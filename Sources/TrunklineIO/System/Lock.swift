@@ -6,11 +6,8 @@
     import Darwin
 #endif
 
-/// A value protected by a mutex. The lock is never held while a continuation is created or resumed.
-///
-/// A pthread mutex, not `Synchronization.Mutex`: the thread sanitizer does not see the slow path of the latter and
-/// reports false races.
-///
+/// Never held while a continuation is created or resumed. A pthread mutex, not `Synchronization.Mutex`, of which the
+/// thread sanitizer does not see the slow path.
 /// Safe to share between threads: `state` is accessed only between `lock` and `unlock`.
 @safe @usableFromInline
 package final class Lock<State: ~Copyable>: @unchecked Sendable {
@@ -37,7 +34,6 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         unsafe mutex.deallocate()
     }
 
-    /// Calls `body` with exclusive access to the value.
     @inlinable
     @inline(__always)
     package func withLock<Result: ~Copyable>(_ body: (inout State) -> sending Result) -> sending Result {
@@ -46,11 +42,10 @@ package final class Lock<State: ~Copyable>: @unchecked Sendable {
         return body(&state)
     }
 
-    /// Locks, for code that cannot be one closure. Call `unlock` on the same thread.
+    /// For code that cannot be one closure. Call `unlock` on the same thread.
     @usableFromInline
     package func lock() { unsafe pthread_mutex_lock(mutex) }
 
-    /// Locks unless another thread holds the lock. Returns whether it did.
     package func tryLock() -> Bool { unsafe pthread_mutex_trylock(mutex) == 0 }
 
     @usableFromInline

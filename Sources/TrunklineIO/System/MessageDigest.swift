@@ -102,7 +102,6 @@ public struct MessageDigest: Sendable, Hashable, CustomStringConvertible {
         return try Self.compute(algorithm, with: library, body)
     }
 
-    /// Computes something with `library`, which is looked up once.
     package static func compute(
         _ algorithm: CryptoLibrary.Algorithm,
         with library: CryptoLibrary?,
@@ -145,16 +144,13 @@ public struct DigestError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 extension CryptoLibrary {
-    /// What to do if there is no library, after a name.
     package static let missing =
         "needs OpenSSL's libcrypto; install it"
         + " (Debian, Ubuntu: libssl3; Fedora: openssl-libs; Alpine: libcrypto3; Homebrew: openssl@3)"
-    /// Why a library does not compute something.
     package static let refusal = "the system's libcrypto does not compute it; in FIPS mode it has only approved digests"
 }
 
 extension CryptoLibrary.Algorithm {
-    /// The number of bytes of a digest.
     package var size: Int {
         switch self {
         case .md5: 16

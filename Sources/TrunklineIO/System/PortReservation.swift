@@ -6,12 +6,10 @@
     import Darwin
 #endif
 
-/// Holds a port without listening: connections to it are refused, and no other process gets it. Deallocate it just
-/// before listening on the port again.
+/// Holds a port without listening. Deallocate it just before listening on the port again.
 package final class PortReservation: Sendable {
     private let descriptor: Int32
 
-    /// Reserves the port of `address`. Returns `nil` if another process has taken it, or if the address has no port.
     init?(_ address: SocketAddress) {
         if address.family == nil { return nil }
         let descriptor = openSocket(for: address)

@@ -8,16 +8,12 @@ import Synchronization
     import Darwin
 #endif
 
-/// A library that is loaded at run time, so that a program can run without it. It is never unloaded.
-///
+/// Loaded at run time, so that a program can run without it, and never unloaded.
 /// Safe to share between threads: the handle never changes, and dlsym(3) is thread-safe.
 @safe
 struct SharedLibrary: @unchecked Sendable {
     let handle: UnsafeMutableRawPointer
 
-    /// Loads the first library of `names` that exists. Returns `nil` if none exists.
-    ///
-    /// A name is a file name for the system's search path, or a path.
     init?(firstOf names: [String]) {
         for name in names {
             if let handle = unsafe dlopen(name, RTLD_NOW | RTLD_LOCAL) {
@@ -28,16 +24,14 @@ struct SharedLibrary: @unchecked Sendable {
         return nil
     }
 
-    /// Returns the function with this name, which must have the type `Function`, or `nil` if the library lacks it.
+    /// The function must have the type `Function`.
     func function<Function>(_ name: String, as type: Function.Type) -> Function? {
         guard let address = unsafe dlsym(handle, name) else { return nil }
         return unsafe unsafeBitCast(address, to: type)
     }
 }
 
-/// What a shared library gives, loaded on first use and then kept.
-///
-/// A failure is kept too, unless there was no free file descriptor: loading needs one. Then the next use tries again.
+/// Loads on first use. A failure is kept too, unless there was no free file descriptor: the next use tries again.
 final class LoadedOnce<Loaded: AnyObject & Sendable>: Sendable {
     private let reference = AtomicLazyReference<Loaded>()
     private let failure = Lock<TransportError?>(nil)
@@ -45,12 +39,9 @@ final class LoadedOnce<Loaded: AnyObject & Sendable>: Sendable {
 
     init(_ load: @escaping @Sendable () throws(TransportError) -> Loaded) { self.load = load }
 
-    /// What was loaded; `nil` before the first use, and if loading has failed.
     var loaded: Loaded? { reference.load() }
 
-    /// Loads it, unless that is done. Blocks meanwhile.
-    ///
-    /// - Throws: The error of `load`, with an error number if there was no free file descriptor.
+    /// Blocks while loading. The error has an error number if there was no free file descriptor.
     func get() throws(TransportError) -> Loaded {
         if let loaded { return loaded }
         failure.lock()
@@ -66,8 +57,7 @@ final class LoadedOnce<Loaded: AnyObject & Sendable>: Sendable {
     }
 }
 
-/// Why the latest call of dlopen(3) on this thread has failed, if there was no free file descriptor: `EMFILE` or
-/// `ENFILE`. `nil` for other reasons.
+/// `EMFILE` or `ENFILE` if the latest dlopen(3) on this thread failed for want of a descriptor.
 func shortageWhileLoading() -> Int32? {
     let message = unsafe dlerror().map { unsafe String(cString: $0) } ?? ""
     let named = [EMFILE, ENFILE].first { code in

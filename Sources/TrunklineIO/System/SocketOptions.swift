@@ -21,27 +21,20 @@ public struct KeepAliveOptions: Sendable, Hashable {
     }
 }
 
-/// Options of a TCP socket. Out-of-range values are clamped to what the system accepts.
+/// Out-of-range values are clamped to what the system accepts.
 package struct SocketOptions: Sendable, Hashable {
-    /// Whether small segments are sent at once (TCP_NODELAY).
     package var noDelay = true
-    /// How the kernel probes the peer on an idle link (SO_KEEPALIVE), or `nil` for never.
     package var keepAlive: KeepAliveOptions? = KeepAliveOptions()
-    /// How long written bytes may stay unacknowledged (TCP_USER_TIMEOUT), in whole milliseconds; `nil` for the system's
-    /// limit. Linux only.
+    /// TCP_USER_TIMEOUT in whole milliseconds; `nil` for the system's limit. Linux only.
     package var userTimeout: Duration?
-    /// How many bytes that are not yet sent the kernel accepts (TCP_NOTSENT_LOWAT). On Darwin the socket is then not
-    /// writable, but a write still fills the send buffer.
-    ///
-    /// By default it accepts several megabytes on a slow network, and a small request waits for them: 200 ms beside an
-    /// upload at 20 MB/s, 11 to 20 ms with this limit. Less would make large bodies cost more on a fast network: with
-    /// 128 KiB, 64 KiB bodies took 10 % more processor time.
+    /// TCP_NOTSENT_LOWAT. By default the kernel accepts megabytes on a slow network, for which a small request waits:
+    /// 200 ms beside an upload at 20 MB/s, 11 to 20 ms with this limit. With 128 KiB, 64 KiB bodies took 10 % more
+    /// processor time. On Darwin the socket is then not writable, but a write still fills the send buffer.
     package var unsentLimit = 256 * 1024
-    /// Whether the socket uses Multipath TCP (RFC 8684), if the system and the server do. Linux only.
+    /// Multipath TCP (RFC 8684), if the system and the server have it. Linux only.
     package var multipath = false
-    /// Whether the socket exchanges datagrams (UDP). The options above are those of TCP.
     package var isDatagram = false
-    /// The address that the socket is bound to before it connects. Its port is ignored.
+    /// Its port is ignored.
     package var sourceAddress: SocketAddress?
 
     package init() {}

@@ -6,9 +6,8 @@
     import Darwin
 #endif
 
-/// Finds paths with sockets, for systems that offer no better query. No packet is sent.
+/// For systems that offer no better query. No packet is sent.
 enum SocketPath {
-    /// Returns the path of a datagram to `address`, which the system chooses when a socket connects.
     static func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {
         guard let address = address.routed else { return .local }
         let descriptor = openDatagramSocket(for: address)
@@ -32,8 +31,6 @@ enum SocketPath {
         return .route(NetworkRoute(interface: entry.interface, source: chosen, isTunnel: entry.isOfTunnel))
     }
 
-    /// Returns whether this host has an address from which packets to `address` can be sent, whatever its ports. True if
-    /// that is unknown.
     static func hasSource(for address: SocketAddress) -> Bool {
         let descriptor = openDatagramSocket(for: address)
         guard descriptor >= 0 else { return true }
@@ -43,8 +40,7 @@ enum SocketPath {
         } ?? true
     }
 
-    /// Returns whether `address` is not an address of this host, so no socket can be bound to it. False if that is
-    /// unknown.
+    /// Whether no socket can be bound to `address`. False if unknown.
     static func isForeign(_ address: SocketAddress) -> Bool {
         let descriptor = openDatagramSocket(for: address)
         guard descriptor >= 0 else { return false }
@@ -52,7 +48,6 @@ enum SocketPath {
         return bound(descriptor, to: address.with(port: 0)) == EADDRNOTAVAIL
     }
 
-    /// Binds a socket. Returns `nil` on success, or the system's error number.
     private static func bound(_ descriptor: Int32, to address: SocketAddress) -> Int32? {
         let code = unsafe withSockaddr(address) { pointer, length in
             unsafe bind(descriptor, pointer, length) == 0 ? 0 : errno
@@ -64,10 +59,7 @@ enum SocketPath {
 extension SocketAddress {
     private var isUnspecified: Bool { ipBytes?.allSatisfy { $0 == 0 } ?? false }
 
-    /// The address whose route is looked up; an IPv4-mapped IPv6 address becomes IPv4.
-    ///
-    /// `nil` if the way to the address never leaves this host: a loopback address, the unspecified address (which leads
-    /// there, too) or a path.
+    /// `nil` if the way never leaves this host, as to a loopback or unspecified address. IPv4-mapped IPv6 becomes IPv4.
     var routed: SocketAddress? {
         if isLoopback || isUnspecified { return nil }
         guard case .ipv6(let bytes, let port, _) = self, bytes.count == 16,
@@ -76,6 +68,5 @@ extension SocketAddress {
         return SocketAddress.ipv4(Array(bytes.suffix(4)), port: port).routed
     }
 
-    /// The address that a socket is bound to, with port 0; `nil` for any address.
     var boundHost: SocketAddress? { isUnspecified ? nil : (routed ?? self).with(port: 0) }
 }

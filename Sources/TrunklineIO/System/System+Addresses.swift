@@ -10,10 +10,7 @@
     import Darwin
 #endif
 
-// Conversion of socket addresses to and from the system's types, and name look-up.
-
-/// Calls `body` with `address` as a `sockaddr`. Returns `nil` if it cannot be converted (a path that is too long or
-/// contains a NUL byte).
+/// Returns `nil` for a path that is too long or contains a NUL byte.
 func withSockaddr<Result>(
     _ address: SocketAddress,
     _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
@@ -60,10 +57,8 @@ func withSockaddr<Result>(
     }
 }
 
-/// Why `withSockaddr` could not convert a path.
 let unwritable = "the path is too long or contains a NUL byte"
 
-/// Converts an address from the system; `nil` for another family.
 func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
     switch Int32(unsafe pointer.pointee.sa_family) {
     case AF_INET:
@@ -80,12 +75,10 @@ func readSockaddr(_ pointer: UnsafePointer<sockaddr>) -> SocketAddress? {
     }
 }
 
-/// Returns the local address of a socket.
 func localAddress(_ descriptor: Int32) -> SocketAddress? {
     unsafe readAddress { unsafe getsockname(descriptor, $0, $1) }
 }
 
-/// Returns the address of the peer of a socket; `nil` if it is not connected.
 func peerAddress(_ descriptor: Int32) -> SocketAddress? {
     unsafe readAddress { unsafe getpeername(descriptor, $0, $1) }
 }
@@ -103,7 +96,7 @@ private func readAddress(
     }
 }
 
-/// The codes of `getaddrinfo` that are answers: there is no such name, or it has no address of the family.
+/// Answers: there is no such name, or it has no address of the family.
 private let codesOfNoSuchName: Set<Int32> = {
     var codes: Set<Int32> = [EAI_NONAME]
     #if os(Linux)
@@ -115,11 +108,8 @@ private let codesOfNoSuchName: Set<Int32> = {
     return codes
 }()
 
-/// Looks up the addresses of `host` in one family, with port 0. Blocks, possibly for many seconds: never call this on a
-/// loop.
-///
-/// AI_ADDRCONFIG is not used: it ignores loopback addresses, so on a host without other addresses even `localhost`
-/// would be unknown. Connecting to an address whose family has no route fails at once and costs nothing.
+/// Blocks, possibly for many seconds: never call this on a loop. Without AI_ADDRCONFIG, which ignores loopback
+/// addresses: on a host without others even `localhost` would be unknown.
 @Sendable
 func systemLookUp(_ host: String, _ family: AddressFamily) -> Result<[SocketAddress], TransportError> {
     func failure(_ reason: String, isNoSuchName: Bool = false) -> Result<[SocketAddress], TransportError> {
@@ -157,10 +147,7 @@ func systemLookUp(_ host: String, _ family: AddressFamily) -> Result<[SocketAddr
     return .success(addresses)
 }
 
-/// Returns the address if `host` is a literal IP address, or `nil` if it is a name.
-///
-/// These are the literals that the system's look-up accepts: also IPv4 addresses with fewer than four numbers, such as
-/// `127.1`, and IPv6 addresses with a zone, such as `fe80::1%eth0`. See `unknownZone(of:)` for a zone that does not exist.
+/// Reads what the system's look-up accepts: also `127.1`, and `fe80::1%eth0`. `nil` for names and unknown zones.
 package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
     guard let (bytes, zone) = literal(host) else { return nil }
     guard bytes.count == 16 else { return .ipv4(bytes, port: port) }
@@ -168,12 +155,9 @@ package func literalAddress(_ host: String, port: UInt16) -> SocketAddress? {
     return index(ofZone: zone).map { .ipv6(bytes, port: port, scope: $0) }
 }
 
-/// Returns the bytes of the literal IP address `host`, without its zone, or `nil` if it is a name.
 package func literalBytes(_ host: String) -> [UInt8]? { literal(host)?.bytes }
 
-/// Returns the error for a literal IPv6 address whose zone is not that of a network interface; `nil` for all others.
-///
-/// The error has an error number, because the interface may exist later.
+/// `nil` if no zone is unknown. The error has an error number, because the interface may exist later.
 package func unknownZone(of host: String, _ doing: String) -> TransportError? {
     guard let zone = literal(host)?.zone, index(ofZone: zone) == nil else { return nil }
     let message = "\(doing): no network interface is named \(zone.escaped())"
@@ -194,7 +178,7 @@ private func literal(_ host: String) -> (bytes: [UInt8], zone: String?)? {
     return (unsafe withUnsafeBytes(of: six) { unsafe Array($0) }, parts.count > 1 ? parts[1] : nil)
 }
 
-/// Returns the index of the network interface that `zone` names (RFC 4007 §11.2): by its name or its index.
+/// RFC 4007 §11.2: by its name or its index.
 private func index(ofZone zone: String) -> UInt32? {
     let index = unsafe if_nametoindex(zone)
     if index > 0 { return index }

@@ -10,15 +10,13 @@
     import Darwin
 #endif
 
-/// Identifies one version of a file's content.
 package struct FileVersion: Hashable, Sendable {
     private let device: UInt64
     private let inode: UInt64
     private let size: Int64
-    /// When the file was last changed (ctime), in nanoseconds since 1970.
+    /// The ctime, in nanoseconds since 1970.
     private let changed: Int64
 
-    /// Returns `nil` if the file does not exist or its status cannot be read.
     package init?(ofFile path: String) {
         var status = stat()
         guard !path.hasZeroByte, unsafe stat(path, &status) == 0 else { return nil }
@@ -33,8 +31,7 @@ package struct FileVersion: Hashable, Sendable {
     }
 }
 
-/// Reads a regular file of up to `limit` bytes. Anything else (a FIFO, a terminal, a socket, a directory) is refused,
-/// because opening or reading it could block forever.
+/// Only regular files: opening or reading a FIFO, a terminal or a socket could block forever.
 package func contents(ofFile path: String, limit: Int) -> Result<[UInt8], TransportError> {
     let descriptor: Int32
     do throws(TransportError) { descriptor = try openRegularFile(path).descriptor } catch { return .failure(error) }
@@ -53,7 +50,6 @@ package func contents(ofFile path: String, limit: Int) -> Result<[UInt8], Transp
     return .failure(TransportError(.system, errno: EFBIG, "reading \(path): the file has more than \(limit) bytes"))
 }
 
-/// Opens a regular file for reading. Never blocks if it is not one.
 private func openRegularFile(_ path: String) throws(TransportError) -> (descriptor: Int32, size: Int) {
     let doing = "reading \(path)"
     guard !path.hasZeroByte else { throw pathError(doing) }
@@ -72,16 +68,12 @@ private func openRegularFile(_ path: String) throws(TransportError) -> (descript
     throw failure
 }
 
-/// A regular file that is open for reading. It stays the same file even if its path leads to another one later.
-///
-/// Every call may block on the disk: do not use this on event loops or on the cooperative pool.
+/// Stays the same file if its path leads to another one later. Calls may block on the disk: not for loops or tasks.
 package final class InputFile: Sendable {
     package let path: String
-    /// The size in bytes when the file was opened.
     package let count: Int
     private let descriptor: Int32
 
-    /// Opens the file at `path`. Throws `EINVAL` if it is not a regular file.
     package init(at path: String) throws(TransportError) {
         (descriptor, count) = try openRegularFile(path)
         self.path = path
@@ -89,14 +81,11 @@ package final class InputFile: Sendable {
 
     deinit { closeDescriptor(descriptor) }
 
-    /// Fills `memory` from `offset`. Returns the number of bytes read, which is smaller at the end of the file.
     package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
         try unsafe readFully(descriptor, into: memory, at: offset, of: path)
     }
 }
 
-/// Fills `memory` with the bytes of the file `descriptor` from `offset`. Returns the number of bytes read, which is
-/// smaller at the end of the file.
 func readFully(
     _ descriptor: Int32,
     into memory: UnsafeMutableRawBufferPointer,
@@ -114,12 +103,11 @@ func readFully(
     return filled
 }
 
-/// The error for a path with a NUL byte, at which the system would end it.
+/// The system would end the path at the NUL byte.
 func pathError(_ doing: String) -> TransportError {
     TransportError(.system, errno: EINVAL, "\(doing): the path contains a NUL byte")
 }
 
-/// Creates a file with these bytes that only its owner may read. Fails if the file exists.
 package func createFile(at path: String, with bytes: [UInt8]) throws(TransportError) {
     guard !path.hasZeroByte else { throw pathError("creating \(path)") }
     let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -140,13 +128,11 @@ private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPoi
     unsafe read(descriptor, memory.baseAddress, memory.count)
 }
 
-/// Returns the value of a variable of this process's environment; `nil` if it is not set.
 package func environmentVariable(_ name: String) -> String? {
     guard let value = unsafe getenv(name) else { return nil }
     return unsafe String(cString: value)
 }
 
-/// Why the system cannot tell when the descriptor is ready; `nil` if it can.
 func obstacle(toWatching descriptor: Int32) -> String? {
     if isFile(descriptor) { return "a file cannot be watched; use a pipe, a socket or a terminal" }
     #if os(Linux)
@@ -161,7 +147,6 @@ func obstacle(toWatching descriptor: Int32) -> String? {
     return nil
 }
 
-/// Whether the descriptor is that of a regular file or a directory.
 private func isFile(_ descriptor: Int32) -> Bool {
     var status = stat()
     guard unsafe fstat(descriptor, &status) == 0 else { return false }

@@ -6,8 +6,6 @@
     import Darwin
 #endif
 
-// Socket options.
-
 #if os(Linux)
     private let keepIdle = Int32(TCP_KEEPIDLE)
 #else
@@ -15,8 +13,6 @@
 #endif
 private let tcp = Int32(IPPROTO_TCP)
 
-/// Applies `options` except for the source address. Only sockets of TCP have these options.
-///
 /// If the system rejects an option, its value stays unchanged: no option is worth failing a connection.
 func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAddress) {
     guard address.family != nil else { return }
@@ -35,18 +31,16 @@ func apply(_ options: SocketOptions, to descriptor: Int32, for address: SocketAd
     #endif
 }
 
-/// Returns `duration` in units of `unit`, rounded up: zero would mean the system's default, or be rejected.
+/// Rounded up: zero would mean the system's default, or be rejected.
 private func whole(_ duration: Duration, _ unit: Duration, atMost limit: Int32) -> Int32 {
     let (nanoseconds, size) = (duration.clampedNanoseconds, unit.clampedNanoseconds)
     let count = nanoseconds / size + (nanoseconds % size > 0 ? 1 : 0)
     return Int32(min(max(count, 1), Int64(limit)))
 }
 
-/// Binds a socket that is going to connect to the host of `source`. Returns `nil` on success.
 func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) -> TransportError? {
     #if os(Linux)
-        // The port is chosen once the destination is known. Otherwise all connections from `source` would share 28,000
-        // ports.
+        // The port is chosen once the destination is known. Otherwise all connections from `source` share 28,000 ports.
         setOption(descriptor, Int32(IPPROTO_IP), Int32(IP_BIND_ADDRESS_NO_PORT), 1)
     #endif
     let code = unsafe withSockaddr(source.with(port: 0)) { pointer, length in
@@ -62,7 +56,6 @@ func bindSource(_ descriptor: Int32, to source: SocketAddress, doing: String) ->
     return TransportError(.invalidAddress, errno: code ?? 0, "\(doing) from \(source): \(reason)")
 }
 
-/// Returns the options that are set on a TCP socket.
 func readSocketOptions(_ descriptor: Int32) -> SocketOptions {
     var options = SocketOptions()
     options.noDelay = option(descriptor, tcp, Int32(TCP_NODELAY)) != 0
@@ -83,11 +76,9 @@ func readSocketOptions(_ descriptor: Int32) -> SocketOptions {
     return options
 }
 
-/// Returns the state of the TCP connection of `descriptor`; `nil` if it is none.
 func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
     #if os(Linux)
-        // `struct tcp_info` of linux/tcp.h, as words of 32 bits. The declaration of the C library ends before
-        // `tcpi_notsent_bytes`, and the kernel returns as many bytes as it knows.
+        // `struct tcp_info` of linux/tcp.h in 32-bit words: that of the C library ends before `tcpi_notsent_bytes`.
         var words = [UInt32](repeating: 0, count: 58)
         var length = socklen_t(words.count * MemoryLayout<UInt32>.stride)
         let code = unsafe words.withUnsafeMutableBytes {
@@ -109,8 +100,7 @@ func readTCPInformation(_ descriptor: Int32) -> TCPInformation? {
     #endif
 }
 
-/// Returns the number of the subflows of a Multipath TCP connection; `nil` for other sockets, and if the connection has
-/// fallen back to TCP.
+/// `nil` without Multipath TCP, and if the connection has fallen back to TCP.
 private func subflows(of descriptor: Int32) -> Int? {
     #if os(Linux)
         // `struct mptcp_info` of linux/mptcp.h begins with the number of subflows in addition to the first.

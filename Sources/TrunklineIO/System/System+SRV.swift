@@ -6,12 +6,8 @@
     import Darwin
 #endif
 
-/// The resolver functions of the system that ask for records of any type: resolver(3).
-///
-/// They are looked up at run time. glibc has them in libc since 2.34 and in libresolv before, with two names each;
-/// Darwin has them in libresolv with a number in the name; musl has only `res_search`.
-///
-/// Safe: functions of libraries that are never unloaded.
+/// resolver(3), looked up at run time: glibc has it in libc since 2.34 and in libresolv before; Darwin has a number in
+/// the names; musl has only `res_search`. Safe: functions of libraries that are never unloaded.
 @safe
 private enum ResolverFunctions {
     typealias Begin = @convention(c) (UnsafeMutableRawPointer) -> Int32
@@ -25,12 +21,9 @@ private enum ResolverFunctions {
             UnsafePointer<CChar>, Int32, Int32, UnsafeMutablePointer<UInt8>, Int32
         ) -> Int32
 
-    /// With a state of the caller.
     case ownState(Begin, SearchWith, End)
-    /// With the state of the thread, or without any.
     case threadState(Search)
 
-    /// `nil` if the system has none of them.
     static let shared: ResolverFunctions? = {
         #if canImport(Darwin)
             let (files, prefixes) = (["/usr/lib/libresolv.9.dylib"], ["res_9_"])
@@ -56,15 +49,11 @@ private enum ResolverFunctions {
         return unsafe find("search", as: Search.self).map { unsafe .threadState($0) }
     }()
 
-    /// The bytes of a state. glibc's has 568, Darwin's 552.
+    /// glibc's state has 568 bytes, Darwin's 552.
     static let stateSize = 4096
 }
 
-/// Asks the system's name servers for the SRV records of `name`. Returns the message of the name server. Blocks,
-/// possibly for a minute: never call this on a loop.
-///
-/// - Parameter configure: For tests: changes the state of the resolver (`struct __res_state`) before the question. Not
-///   called on systems whose resolver has no state.
+/// Blocks, possibly for a minute: never call this on a loop. Tests `configure` a `struct __res_state`.
 @Sendable
 package func systemSearchSRV(
     _ name: String,
@@ -114,7 +103,6 @@ package func systemSearchSRV(
     return .success(Array(answer.prefix(Int(length))))
 }
 
-/// The `h_errno` of the thread after a search that failed.
 private func lastResolverError() -> Int32 {
     #if os(Linux)
         unsafe __h_errno_location().pointee
@@ -123,7 +111,6 @@ private func lastResolverError() -> Int32 {
     #endif
 }
 
-/// The meaning of an `h_errno`: see gethostbyname(3).
 private func resolverMessage(_ code: Int32) -> String {
     switch code {
     case 1: "the name does not exist"

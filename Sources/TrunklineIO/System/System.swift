@@ -12,12 +12,10 @@
     import Darwin
 #endif
 
-/// The number of processors that are online, at least one.
 package func processorCount() -> Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
 func closeDescriptor(_ descriptor: Int32) { _ = close(descriptor) }
 
-/// The nanoseconds of a system time.
 func nanoseconds(of time: timespec) -> Int64 {
     #if os(Linux)
         trunkline_nanoseconds(time)
@@ -26,7 +24,6 @@ func nanoseconds(of time: timespec) -> Int64 {
     #endif
 }
 
-/// The nanoseconds of a clock of the system.
 private func nanoseconds(of clock: clockid_t) -> Int64 {
     #if os(Linux)
         return trunkline_clock(clock)
@@ -37,7 +34,7 @@ private func nanoseconds(of clock: clockid_t) -> Int64 {
     #endif
 }
 
-/// The current time of the monotonic clock that runs while the machine sleeps.
+/// Runs while the machine sleeps.
 func monotonicNow() -> Instant {
     #if os(Linux)
         Instant(nanoseconds: nanoseconds(of: CLOCK_BOOTTIME))
@@ -46,7 +43,7 @@ func monotonicNow() -> Instant {
     #endif
 }
 
-/// The current time of the monotonic clock that stops while the machine sleeps.
+/// Stops while the machine sleeps.
 func awakeNow() -> Instant {
     #if os(Linux)
         Instant(nanoseconds: nanoseconds(of: CLOCK_MONOTONIC))
@@ -55,20 +52,16 @@ func awakeNow() -> Instant {
     #endif
 }
 
-/// For how many nanoseconds the present thread has run.
 func threadProcessorNanoseconds() -> Int64 { nanoseconds(of: CLOCK_THREAD_CPUTIME_ID) }
 
-/// For how many nanoseconds the threads of this process have run, in all.
 func processProcessorNanoseconds() -> Int64 { nanoseconds(of: CLOCK_PROCESS_CPUTIME_ID) }
 
-/// Seconds since 1970, the unit in which certificates are valid.
 package func wallClockSeconds() -> Int { time(nil) }
 
-/// Nanoseconds since 1970 on the system's clock, which may jump.
+/// Since 1970. The clock may jump.
 package func wallClockNanoseconds() -> Int64 { nanoseconds(of: CLOCK_REALTIME) }
 
-/// Writes `text` to standard error without buffering, so that it is visible even if the next step ends the process. If
-/// nothing reads standard error any more, the text is lost: SIGPIPE must not end the program of the user.
+/// Unbuffered: visible even if the next step ends the process. SIGPIPE must not end the program of the user.
 package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
     withoutPipeSignal {
         var rest = Array(text.utf8)[...]
@@ -80,8 +73,7 @@ package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
     }
 }
 
-/// Calls `body`, which may write to a pipe without a reader. The kernel sends SIGPIPE to the thread that writes, so it
-/// is blocked there, and taken back before it is unblocked.
+/// The thread that writes receives SIGPIPE, so it is blocked there, and taken back before it is unblocked.
 private func withoutPipeSignal(_ body: () -> Void) {
     var (signals, before, pending) = (sigset_t(), sigset_t(), sigset_t())
     unsafe sigemptyset(&signals)
@@ -98,7 +90,6 @@ private func withoutPipeSignal(_ body: () -> Void) {
     unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
 }
 
-/// The calling thread, as a number.
 package func currentThread() -> UInt {
     #if os(Linux)
         UInt(pthread_self())
@@ -107,7 +98,6 @@ package func currentThread() -> UInt {
     #endif
 }
 
-/// Starts a detached thread that runs `body`. Returns 0, or the system's error number if it cannot start a thread.
 package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> Int32 {
     final class Start {
         let name: String
@@ -152,10 +142,8 @@ package func startThread(named name: String, _ body: @escaping @Sendable () -> V
     return code
 }
 
-/// Yields the processor to another thread that is ready.
 func yieldProcessor() { sched_yield() }
 
-/// Returns the system's description of an error number.
 func systemMessage(_ code: Int32) -> String {
     guard let text = unsafe strerror(code) else { return "error \(code)" }
     let message = unsafe String(cString: text)
@@ -169,7 +157,6 @@ func systemMessage(_ code: Int32) -> String {
     }
 }
 
-/// The number of descriptors that this process may have (`ulimit -n`); `nil` if it is not limited.
 private func descriptorLimit() -> UInt64? {
     var limit = rlimit()
     #if canImport(Glibc)
@@ -180,8 +167,7 @@ private func descriptorLimit() -> UInt64? {
     return code == 0 && limit.rlim_cur < UInt64(Int32.max) ? UInt64(limit.rlim_cur) : nil
 }
 
-/// The error number of opening a descriptor if there is none, for calls of the system that do not report it: `EMFILE`
-/// or `ENFILE`. `nil` if there are some. May block shortly.
+/// `EMFILE` or `ENFILE` if no descriptor is free, for calls of the system that do not report it. May block shortly.
 func descriptorShortage() -> Int32? {
     let descriptor = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
     if descriptor >= 0 { closeDescriptor(descriptor) }
@@ -190,10 +176,8 @@ func descriptorShortage() -> Int32? {
 }
 
 extension TransportError {
-    /// Whether there was no free file descriptor, which may change at any time.
     var isDescriptorShortage: Bool { errno == EMFILE || errno == ENFILE }
 
-    /// What an operator can do about a process or a host without a free file descriptor; `nil` for other errors.
     package var descriptorAdvice: String? {
         switch errno {
         case EMFILE:
@@ -206,8 +190,6 @@ extension TransportError {
     }
 }
 
-/// Converts a system error number to an error of the transport: of a socket that was connected, a file, or anything
-/// else that is not about an address.
 package func transportError(_ code: Int32, _ doing: String) -> TransportError {
     let kind: TransportError.Code =
         switch code {
@@ -220,8 +202,7 @@ package func transportError(_ code: Int32, _ doing: String) -> TransportError {
     return TransportError(kind, errno: code, "\(doing): \(rejection(code) ?? systemMessage(code))")
 }
 
-/// What a host on the way has said, if the error number is that of an ICMP message that the kernel has received. The
-/// system's own text, "no route to host", sends operators to the routes of this host.
+/// The error of an ICMP message. The system's text, "no route to host", sends operators to the routes of this host.
 private func rejection(_ code: Int32) -> String? {
     switch code {
     case EHOSTUNREACH:
@@ -232,26 +213,21 @@ private func rejection(_ code: Int32) -> String? {
 }
 
 extension TransportError {
-    /// Whether the system says that it has no route to the address, no address of its own from which it could be
-    /// reached, or does not know its family: a kernel without IPv6 has no sockets of it. `EHOSTUNREACH` does not say
-    /// that: it may come from the network, because the server is down. `EADDRNOTAVAIL` does not if the host has an
-    /// address, but no free local port.
+    /// Not `EHOSTUNREACH`: it may come from the network, because the server is down. Not `EADDRNOTAVAIL` if only a free
+    /// local port is missing.
     package var saysNoRoute: Bool {
         errno == EAFNOSUPPORT || code == .unreachable && (errno == ENETUNREACH || errno == EADDRNOTAVAIL)
     }
 }
 
-/// Converts the error number of a call that was given an address, such as `socket`, `bind` and `connect`.
+/// For calls with an address, such as `socket`, `bind` and `connect`.
 func addressError(_ code: Int32, _ doing: String) -> TransportError {
     var error = transportError(code, doing)
     if [EAFNOSUPPORT, EINVAL, ENAMETOOLONG, EPROTONOSUPPORT].contains(code) { error.code = .invalidAddress }
     return error
 }
 
-/// Converts the error number of connecting to `address`.
-///
-/// - Parameter isAtOnce: Whether the call itself has failed, so that this host has decided that. An error that comes
-///   later is the answer of another host, or means that none has answered.
+/// `isAtOnce`: the call itself failed, so this host has decided. A later error is an answer of another, or none came.
 func connectError(
     _ code: Int32,
     _ address: SocketAddress,
@@ -286,12 +262,10 @@ func connectError(
 }
 
 extension SocketAddress {
-    /// Whether it is one of vsock.
     fileprivate var isVirtual: Bool { if case .vsock = self { true } else { false } }
 }
 
 extension TransportError {
-    /// The error of a socket that was connected to itself. See `Transport.isSelfConnected`.
     package static func selfConnected(_ address: SocketAddress) -> TransportError {
         let reason = "no server listens on this port: the connection reached the client's own socket"
         return TransportError(.refused, "connecting to \(address): \(reason)")
@@ -300,10 +274,7 @@ extension TransportError {
 
 // MARK: - Sockets
 
-/// Opens a non-blocking stream socket for `address`. Returns a negative number and sets `errno` on failure.
-///
-/// - Parameter multipath: Whether to ask for Multipath TCP. Without it in the kernel, or if it is turned off
-///   (`net.mptcp.enabled`), the socket is one of TCP.
+/// Returns a negative number and sets `errno` on failure. Falls back to TCP if the kernel has no Multipath TCP.
 func openSocket(for address: SocketAddress, multipath: Bool = false) -> Int32 {
     #if os(Linux)
         if multipath, address.family != nil {
@@ -316,7 +287,6 @@ func openSocket(for address: SocketAddress, multipath: Bool = false) -> Int32 {
     #endif
 }
 
-/// Opens a non-blocking datagram socket for `address`. Returns a negative number and sets `errno` on failure.
 func openDatagramSocket(for address: SocketAddress) -> Int32 {
     #if os(Linux)
         openSocket(Int32(SOCK_DGRAM.rawValue), for: address)
@@ -350,7 +320,6 @@ private func openSocket(_ type: Int32, for address: SocketAddress, protocol: Int
     #endif
 }
 
-/// Accepts a connection as a non-blocking socket. Returns a negative number and sets `errno` if there is none.
 func acceptSocket(_ listener: Int32) -> Int32 {
     #if os(Linux)
         return trunkline_accept(listener)
@@ -374,7 +343,6 @@ func setOption(_ descriptor: Int32, _ level: Int32, _ name: Int32, _ value: Int3
     unsafe setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<Int32>.size))
 }
 
-/// Returns the error that a finished `connect` left on the socket; 0 for success.
 func pendingError(_ descriptor: Int32) -> Int32 {
     var code: Int32 = 0
     var length = socklen_t(MemoryLayout<Int32>.size)
@@ -388,7 +356,7 @@ func setLingerZero(_ descriptor: Int32) {
     unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
 }
 
-/// Sends `pieces` in one call without SIGPIPE. Returns a negative number and sets `errno` on failure.
+/// Without SIGPIPE. Returns a negative number and sets `errno` on failure.
 func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
     #if os(Linux)
         let flags = Int32(MSG_NOSIGNAL)

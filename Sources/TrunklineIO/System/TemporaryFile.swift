@@ -6,25 +6,15 @@
     import Darwin
 #endif
 
-/// A file that only this process's user may read. It is deleted when this object is deallocated.
-///
-/// Every call may block on the disk: do not use this on event loops or on the cooperative pool. Deallocation need not
-/// block: see `init`.
+/// Only this process's user may read it. Deleted with this object. Calls may block on the disk: not for loops or tasks.
 package final class TemporaryFile: Sendable {
-    /// The path of the file. Meaningless if the file was created without a name.
     package let path: String
     private let descriptor: Int32
     private let isNamed: Bool
     private let later: @Sendable (@escaping @Sendable () -> Void) -> Void
 
-    /// Creates an empty file in `directory`.
-    ///
-    /// - Parameters:
-    ///   - isNamed: Whether others can find the file at `path`. If false, its name is removed at once, so the file does
-    ///     not even outlive a crash of this process.
-    ///   - later: Runs the closure that closes the file; by default at once. A file system may take long to free
-    ///     gigabytes when the last descriptor is closed, and the last reference may be released on an event loop or
-    ///     under a lock.
+    /// A file without a name does not outlive a crash. `later` runs the closing, by default at once: it may take long
+    /// to free gigabytes, and the last reference may end on a loop or under a lock.
     package init(
         in directory: String,
         isNamed: Bool,
@@ -47,13 +37,12 @@ package final class TemporaryFile: Sendable {
     }
 
     deinit {
-        // Removes the name at once, which is quick while the file is open. So no file is left if the process ends now.
+        // Quick while the file is open. So no file is left if the process ends now.
         if isNamed { unsafe unlink(path) }
         let descriptor = descriptor
         later { closeDescriptor(descriptor) }
     }
 
-    /// Writes all of `bytes` at `offset`.
     package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(TransportError) {
         var written = 0
         while written < bytes.count {
@@ -64,11 +53,9 @@ package final class TemporaryFile: Sendable {
         }
     }
 
-    /// Fills `memory` from `offset`. Returns the number of bytes read, which is smaller at the end of the file.
     package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {
         try unsafe readFully(descriptor, into: memory, at: offset, of: path)
     }
 
-    /// Truncates the file, which frees its disk space.
     package func empty() { ftruncate(descriptor, 0) }
 }

@@ -8,9 +8,8 @@ import CTrunkline
     import Darwin
 #endif
 
-/// When certificates are valid, for error messages.
 extension OpenSSL {
-    /// Names the certificate and says when it is or was valid: `/CN=worker expired on 2026-11-23 22:00:00 UTC`.
+    /// For example `/CN=worker expired on 2026-11-23 22:00:00 UTC`.
     func validity(of certificate: OpaquePointer?) -> String? {
         guard let certificate = unsafe certificate else { return nil }
         let first = unsafe api.pointee.X509_get0_notBefore(certificate)

@@ -9,14 +9,10 @@ import CTrunkline
 #endif
 
 /// The system's OpenSSL (1.1.1 or 3), loaded on the first use of TLS and never unloaded.
-///
 /// Safe to share between threads: it holds addresses of functions and of one method table, which never change.
 @safe
 final class OpenSSL: @unchecked Sendable {
-    /// Pairs of libssl and libcrypto of one version, the newest first.
-    ///
-    /// macOS terminates a process that loads the system's own libcrypto by name. So on macOS these are the paths that
-    /// package managers use.
+    /// macOS terminates a process that loads its own libcrypto by name, hence the paths of package managers.
     static let names: [(ssl: String, crypto: String)] = {
         #if os(macOS)
             ["/opt/homebrew/opt/openssl@3/lib/", "/usr/local/opt/openssl@3/lib/", "/opt/local/lib/"]
@@ -28,16 +24,12 @@ final class OpenSSL: @unchecked Sendable {
 
     private static let found = LoadedOnce { () throws(TransportError) in try OpenSSL(firstOf: names) }
 
-    /// The system's library, if it was loaded.
     static var loaded: OpenSSL? { found.loaded }
 
-    /// Returns the system's library. Throws `tls(.libraryMissing)` if there is none, and `system` if there is no free
-    /// file descriptor to load it with: the next call tries again.
+    /// Throws `tls(.libraryMissing)`, or `system` if no file descriptor is free: then the next call tries again.
     static func system() throws(TransportError) -> OpenSSL { try found.get() }
 
-    /// The functions, under their own names.
     let api: UnsafePointer<trunkline_openssl>
-    /// The method table with which the library reads and writes records: see `OpenSSLEngine`.
     let method: OpaquePointer
     private let reasonMask: UInt
 
@@ -55,8 +47,7 @@ final class OpenSSL: @unchecked Sendable {
                 problems.append("\(name.ssl) not found")
                 continue
             }
-            // Otherwise the library would go without the system's configuration, and with that of its defaults, for
-            // good.
+            // The library would go without the system's configuration for good.
             if let code = descriptorShortage() {
                 throw transportError(code, "reading the configuration of \(name.ssl)")
             }
@@ -83,7 +74,6 @@ final class OpenSSL: @unchecked Sendable {
         )
     }
 
-    /// Returns and clears the library's errors on this thread.
     @discardableResult
     func takeErrors() -> (reason: Int, text: String) {
         var reason = 0

@@ -1,8 +1,6 @@
 import CTrunkline
 
-/// Certificates and keys in PEM (RFC 7468).
 extension OpenSSLConfiguration {
-    /// Adds every certificate of `text` to the roots.
     func addRoots(_ text: Bytes) throws(TransportError) {
         let api = unsafe library.api
         let store = unsafe api.pointee.SSL_CTX_get_cert_store(pointer)
@@ -11,7 +9,6 @@ extension OpenSSLConfiguration {
         }
     }
 
-    /// Uses the certificates and the private key of `identity`. The first certificate is this side's own.
     func use(_ identity: TLSSettings.Identity) throws(TransportError) {
         let api = unsafe library.api
         var isFirst = true
@@ -92,9 +89,8 @@ extension OpenSSLConfiguration {
 }
 
 extension Bytes {
-    /// The text without the byte-order marks (U+FEFF in UTF-8) that some editors write at the beginning of a file, and
-    /// that are within the text if files were joined. OpenSSL 1.1 skips the certificate or key that follows a mark;
-    /// OpenSSL 3 reads past a mark in the first line only.
+    /// Some editors write a mark (U+FEFF) at the beginning of a file, and joined files have it within. OpenSSL 1.1
+    /// skips what follows a mark; OpenSSL 3 reads past a mark in the first line only.
     fileprivate var withoutByteOrderMarks: Bytes {
         guard contains(0xEF) else { return self }
         var (rest, text) = (self[...], [UInt8]())
@@ -107,6 +103,5 @@ extension Bytes {
         return Bytes(text)
     }
 
-    /// Whether the text is UTF-16, by its byte-order mark.
     fileprivate var isUTF16: Bool { starts(with: [0xFF, 0xFE]) || starts(with: [0xFE, 0xFF]) }
 }

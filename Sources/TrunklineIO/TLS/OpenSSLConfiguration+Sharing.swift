@@ -8,15 +8,12 @@ import CTrunkline
     import Darwin
 #endif
 
-/// One configuration for all clients with the same settings: each takes 15 KB, and far more where the system's roots are
-/// in one file, which OpenSSL parses for each configuration.
+/// Clients with the same settings share: a configuration takes 15 KB, and far more if the system's roots are one file.
 extension OpenSSLConfiguration {
     private struct Weak { weak var configuration: OpenSSLConfiguration? }
 
-    /// The configurations in use.
     private static let known = Lock<[Key: Weak]>([:])
 
-    /// Returns the configuration that other clients use with the same settings, or creates one.
     static func shared(by settings: TLSSettings) throws(TransportError) -> OpenSSLConfiguration {
         guard let key = Key(settings, try OpenSSL.system()) else { return try OpenSSLConfiguration(settings) }
         if let configuration = known.withLock({ $0[key]?.configuration }) { return configuration }
@@ -31,7 +28,6 @@ extension OpenSSLConfiguration {
         }
     }
 
-    /// Everything that a configuration is made of.
     private struct Key: Hashable {
         private let verifies: Bool
         private let minimumVersion: TLSVersion
@@ -40,8 +36,8 @@ extension OpenSSLConfiguration {
         private let applicationProtocols: [String]
         private let pins: Set<PublicKeyPin>
 
-        /// Returns `nil` if the configuration is not shared: that of a server, because its clients could resume their
-        /// sessions with other servers, and one with a private key, which would have to be kept for comparison.
+        /// `nil` for a server, whose clients could resume sessions with others, and for a private key, which a key
+        /// would keep.
         init?(_ settings: TLSSettings, _ library: OpenSSL) {
             guard case .client(let verifies) = settings.role, settings.identity == nil else { return nil }
             self.verifies = verifies
@@ -53,8 +49,7 @@ extension OpenSSLConfiguration {
         }
     }
 
-    /// Where the system's roots are, and their present version: a client that is created after a change must not trust
-    /// what an earlier client has loaded.
+    /// Versioned: a client that is created after a change must not trust what an earlier client has loaded.
     private struct SystemRoots: Hashable {
         private let paths: [String]
         private let versions: [FileVersion?]

@@ -1,21 +1,17 @@
 import CTrunkline
 
-/// Protocol versions, keys, certificates, roots and pins in OpenSSL (its `SSL_CTX`), shared by any number of
-/// connections.
-///
-/// Safe to share between threads: OpenSSL allows concurrent use of `pointer` once it is set up, and nothing here
-/// changes after that.
+/// An OpenSSL `SSL_CTX`, shared by any number of connections.
+/// Safe to share between threads: OpenSSL allows concurrent use of `pointer`, and nothing changes once it is set up.
 @safe
 final class OpenSSLConfiguration: @unchecked Sendable {
     let library: OpenSSL
     let pointer: OpaquePointer
     let applicationProtocols: [String]
     let isServer: Bool
-    /// The certificate of this side; `nil` if it has none. Set while this object is created.
     var ownCertificate: TLSCertificate?
     private let pins: Set<PublicKeyPin>
     private let verifies: Bool
-    /// The ALPN list in its wire format: each name preceded by its length.
+    /// ALPN wire format: each name preceded by its length.
     private let protocols: [UInt8]
 
     init(_ settings: TLSSettings) throws(TransportError) {
@@ -39,8 +35,7 @@ final class OpenSSLConfiguration: @unchecked Sendable {
 
     private func setUp(_ settings: TLSSettings) throws(TransportError) {
         let api = unsafe library.api
-        // SSL_CTRL_GET_MIN_PROTO_VERSION: the minimum in the system's configuration, which may be higher than the
-        // option.
+        // SSL_CTRL_GET_MIN_PROTO_VERSION: the system's minimum, which may be higher than the option.
         let version = max(
             settings.minimumVersion == .tls13 ? 0x0304 : 0x0303,
             unsafe api.pointee.SSL_CTX_ctrl(pointer, 130, 0, nil)
@@ -54,8 +49,7 @@ final class OpenSSLConfiguration: @unchecked Sendable {
             )
         }
         // SSL_CTRL_MODE: a repeated write may come from other memory (0x02); reading goes on after a renegotiation
-        // (0x04). Not 0x10, to release buffers after each record: it keeps the one that held a session ticket until the
-        // next write. `OpenSSLEngine.releaseMemory` releases both.
+        // (0x04). Not 0x10, which keeps the buffer that held a session ticket: see `OpenSSLEngine.releaseMemory`.
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 33, 0x04 | 0x02, nil)
         // SSL_CTRL_SET_SESS_CACHE_MODE: off: `OpenSSLContext` holds the sessions.
         _ = unsafe api.pointee.SSL_CTX_ctrl(pointer, 44, 0, nil)
@@ -82,12 +76,8 @@ final class OpenSSLConfiguration: @unchecked Sendable {
         }
     }
 
-    // MARK: Pins
-
-    /// For a client with pins: runs OpenSSL's verification, then checks the pins.
-    ///
-    /// This happens within the handshake, so that an unknown server receives an alert and nothing about the client's
-    /// identity. A resumed session was established with a chain that had the pin.
+    /// Within the handshake, so that an unknown server receives an alert and nothing about the client's identity. A
+    /// resumed session was established with a chain that had the pin.
     private static let verify: trunkline_verify_callback = { chain, this in
         guard let chain = unsafe chain, let this = unsafe this else { return 0 }
         return unsafe Unmanaged<OpenSSLConfiguration>.fromOpaque(this).takeUnretainedValue().verify(chain) ? 1 : 0
@@ -130,8 +120,6 @@ final class OpenSSLConfiguration: @unchecked Sendable {
         return PublicKeyPin(sha256: digest)
     }
 
-    // MARK: Application protocols
-
     private static func encoded(_ protocols: [String]) throws(TransportError) -> [UInt8] {
         var bytes: [UInt8] = []
         for name in protocols {
@@ -147,7 +135,6 @@ final class OpenSSLConfiguration: @unchecked Sendable {
         return bytes
     }
 
-    /// For a server: chooses its first protocol that the client offered.
     private static let choose: trunkline_alpn_callback = { _, chosen, chosenCount, offered, offeredCount, this in
         guard let this = unsafe this, let offered = unsafe offered else { return 2 }
         let configuration = unsafe Unmanaged<OpenSSLConfiguration>.fromOpaque(this).takeUnretainedValue()

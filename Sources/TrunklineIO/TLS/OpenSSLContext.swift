@@ -1,20 +1,16 @@
 import CTrunkline
 
-/// A configuration of OpenSSL and the sessions to resume with it.
 package final class OpenSSLContext: TLSContext {
     private let configuration: OpenSSLConfiguration
-    /// The sessions to resume, by server name. Not part of the configuration, which clients share: a session identifies
-    /// its client to the server.
+    /// By server name. Not in the shared configuration: a session identifies its client to the server.
     private let sessions = Lock<[String: SavedSession]>([:])
 
     package var ownCertificate: TLSCertificate? { configuration.ownCertificate }
     var library: OpenSSL { configuration.library }
     var pointer: OpaquePointer { unsafe configuration.pointer }
 
-    /// The maximum number of saved sessions. Servers beyond it are not remembered.
     private static let maximumSessions = 1024
 
-    /// Throws `tls(.libraryMissing)` if there is no OpenSSL, and `tls(.configuration)` for invalid settings.
     package init(_ settings: TLSSettings) throws(TransportError) {
         configuration = try .shared(by: settings)
     }
@@ -23,14 +19,9 @@ package final class OpenSSLContext: TLSContext {
         try OpenSSLEngine(self, name: name, isServer: configuration.isServer)
     }
 
-    // MARK: Sessions and verdicts
-
-    /// Prepares `ssl` for the server `name`: the name to request, the checks, and the session to resume. Returns that session;
-    /// `nil` if none is saved.
     func prepare(_ ssl: OpaquePointer, for name: String) throws(TransportError) -> SavedSession? {
         let api = unsafe library.api
-        // OpenSSL and the system would read the NUL byte as the end of the name: a certificate for the part before it
-        // would pass.
+        // OpenSSL would read the NUL byte as the end of the name: a certificate for the part before it would pass.
         guard !name.hasZeroByte else {
             throw TransportError(.tls(.configuration), "invalid server name \"\(name)\": contains a NUL byte")
         }
@@ -69,8 +60,7 @@ package final class OpenSSLContext: TLSContext {
         return session
     }
 
-    /// Saves the session of `ssl` for the next connection to `name`, unless that is `doubtful`: the session that the
-    /// connection has resumed, and after which the server has sent nothing.
+    /// `doubtful` is the session that the connection has resumed, and after which the server has sent nothing.
     func keep(_ ssl: OpaquePointer, for name: String, unless doubtful: SavedSession?) {
         if let doubtful, unsafe doubtful.isUsed(by: ssl) { return forget(doubtful, of: name) }
         guard !configuration.isServer, let session = unsafe SavedSession(of: ssl, library) else { return }
@@ -79,14 +69,12 @@ package final class OpenSSLContext: TLSContext {
         }
     }
 
-    /// Forgets `session`, unless a newer one is saved for `name`.
     func forget(_ session: SavedSession, of name: String) {
         sessions.withLock { sessions in
             if sessions[name] === session { sessions[name] = nil }
         }
     }
 
-    /// Checks what OpenSSL does not check, after a successful handshake. Returns the agreed parameters.
     func check(_ ssl: OpaquePointer, name: String, isServer: Bool) throws(TransportError) -> TLSSession {
         let api = unsafe library.api
         var chosen: UnsafePointer<UInt8>?
@@ -113,15 +101,12 @@ package final class OpenSSLContext: TLSContext {
     }
 }
 
-/// A session that a client resumes on its next connection.
-///
 /// Safe to share between threads: OpenSSL's sessions have atomic reference counts.
 @safe
 final class SavedSession: @unchecked Sendable {
     private let library: OpenSSL
     private let pointer: OpaquePointer
 
-    /// Returns `nil` if there is no session, or none that can be resumed.
     fileprivate init?(of ssl: OpaquePointer, _ library: OpenSSL) {
         guard let pointer = unsafe library.api.pointee.SSL_get1_session(ssl) else { return nil }
         self.library = library
@@ -131,7 +116,6 @@ final class SavedSession: @unchecked Sendable {
 
     deinit { unsafe library.api.pointee.SSL_SESSION_free(pointer) }
 
-    /// Whether it is the session of `ssl`.
     fileprivate func isUsed(by ssl: OpaquePointer) -> Bool {
         guard let other = unsafe library.api.pointee.SSL_get1_session(ssl) else { return false }
         defer { unsafe library.api.pointee.SSL_SESSION_free(other) }

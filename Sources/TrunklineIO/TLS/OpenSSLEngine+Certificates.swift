@@ -1,8 +1,7 @@
 import CTrunkline
 
-/// What the certificates of the peer say.
 extension OpenSSLEngine {
-    /// The certificates that the peer presented, its own first. Those that OpenSSL cannot describe are left out.
+    /// The peer's own is the first. Those that OpenSSL cannot describe are left out.
     var peerCertificates: [TLSCertificate] {
         // Borrowed: the chain belongs to the connection.
         let chain = unsafe api.pointee.SSL_get_peer_cert_chain(ssl)
@@ -33,7 +32,6 @@ extension TLSCertificate {
         )
     }
 
-    /// The seconds from 1970 to an `ASN1_TIME`; `nil` if it is malformed.
     private static func seconds(_ time: UnsafeRawPointer?, _ api: UnsafePointer<trunkline_openssl>) -> Int64? {
         guard let time = unsafe time, let epoch = unsafe api.pointee.ASN1_TIME_set(nil, 0) else { return nil }
         defer { unsafe api.pointee.ASN1_TIME_free(epoch) }
@@ -42,7 +40,6 @@ extension TLSCertificate {
         return Int64(days) * 86_400 + Int64(seconds)
     }
 
-    /// A distinguished name in the form of RFC 4514, with UTF-8.
     private static func text(_ name: UnsafeRawPointer?, _ api: UnsafePointer<trunkline_openssl>) -> String {
         guard let name = unsafe name, let bio = unsafe api.pointee.BIO_new(api.pointee.BIO_s_mem()) else { return "" }
         defer { _ = unsafe api.pointee.BIO_free(bio) }

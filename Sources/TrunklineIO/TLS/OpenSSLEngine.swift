@@ -1,9 +1,6 @@
 import CTrunkline
 
-/// One TLS connection in OpenSSL.
-///
-/// It reads and writes records through its own BIO (see `makeMethod`), which takes input directly from the bytes read
-/// from the socket, and appends output to `outgoing`.
+/// Its own BIO (see `makeMethod`) takes input directly from what was read, and appends output to `outgoing`.
 @safe
 final class OpenSSLEngine: TLSEngine {
     let context: OpenSSLContext
@@ -12,26 +9,20 @@ final class OpenSSLEngine: TLSEngine {
     private let isServer: Bool
     var outgoing = CiphertextBuffer()
     private(set) var session: TLSSession?
-    /// Whether the server has requested a certificate from this client.
     private var isAskedForCertificate = false
     private(set) var awaitsVerdict = false
-    /// The session of an earlier connection that this one offers or resumes, until the server has declined it, or has
-    /// sent something after it was resumed.
+    /// Offered or resumed, until the server has declined it, or has sent something after it was resumed.
     private var doubtfulSession: SavedSession?
-    /// When the certificate of the peer that was refused first is valid, as text.
     private var refusedValidity: String?
-    /// Whether this side has refused a renegotiation, which TLS 1.3 no longer has.
     private(set) var hasRefusedRenegotiation = false
-    /// How reading ends. OpenSSL reports it once, possibly in the same call as the last bytes.
+    /// OpenSSL reports it once, possibly in the same call as the last bytes.
     private var ending: TLSReadOutcome?
 
     /// The rest of the input of the current call; valid only within that call.
     fileprivate var input = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
-    /// How often OpenSSL may still take from `input` in that call.
     fileprivate var takesLeft = 0
-    /// Where the bytes that OpenSSL has taken end within a record.
     fileprivate var record = RecordPosition()
-    /// Whether OpenSSL has processed everything that it has taken, and waits for the start of a record.
+    /// OpenSSL has processed everything that it has taken, and waits for the start of a record.
     fileprivate var isAtRest = false
 
     /// Two per record: its header and the rest. Decrypting 128 small records takes about 0.3 ms.
@@ -65,13 +56,12 @@ final class OpenSSLEngine: TLSEngine {
     }
 
     deinit {
-        // Otherwise OpenSSL treats the session as broken unless both sides have sent `close_notify`, and it could not
-        // be resumed.
+        // Otherwise OpenSSL takes the session for broken unless both sides have sent `close_notify`.
         unsafe api.pointee.SSL_set_shutdown(ssl, 3)
         unsafe api.pointee.SSL_free(ssl)
     }
 
-    /// Calls `body` while the BIO reads from `bytes`. `body` returns the code of `SSL_get_error`, or 0 for success.
+    /// `body` returns the code of `SSL_get_error`, or 0 for success.
     private func reading(_ bytes: inout UnsafeRawBufferPointer, _ body: () -> Int32) -> Int32 {
         unsafe input = unsafe bytes
         takesLeft = Self.takesAtOnce
@@ -123,14 +113,13 @@ final class OpenSSLEngine: TLSEngine {
         failure("the TLS handshake with \(name.isEmpty ? "the client" : name) failed")
     }
 
-    /// Called by OpenSSL when the server requests a certificate, whether the client has one or not.
+    /// Called when the server requests a certificate, whether the client has one or not.
     private static let noteQuestion: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { _, this in
         guard let this = unsafe this else { return 0 }
         unsafe Unmanaged<OpenSSLEngine>.fromOpaque(this).takeUnretainedValue().isAskedForCertificate = true
         return 1
     }
 
-    /// Called by OpenSSL for each step of a handshake and each alert.
     private static let noteAlert: trunkline_info_callback = { ssl, event, value in
         // SSL_CB_WRITE_ALERT; no_renegotiation (RFC 5246 §7.2.2).
         guard event == 0x4008, value & 0xFF == 100, let api = unsafe OpenSSL.loaded?.api,
@@ -139,8 +128,7 @@ final class OpenSSLEngine: TLSEngine {
         engine.hasRefusedRenegotiation = true
     }
 
-    /// Called by OpenSSL for each certificate that it checks. Notes when a certificate that it refuses is valid,
-    /// because it keeps no such certificate.
+    /// Called for each certificate. Notes the validity of a refused one, because OpenSSL keeps no such certificate.
     static let noteRefused: trunkline_certificate_callback = { isAccepted, store in
         guard isAccepted == 0, let library = OpenSSL.loaded else { return isAccepted }
         let api = unsafe library.api
@@ -153,7 +141,6 @@ final class OpenSSLEngine: TLSEngine {
         return isAccepted
     }
 
-    /// Processes what the server sends first: a session to resume, its first bytes, or a refusal.
     private func hearVerdict(_ input: inout UnsafeRawBufferPointer) throws(TransportError) {
         guard unsafe !input.isEmpty else { return }
         let code = unsafe reading(&input) { () -> Int32 in
@@ -171,17 +158,14 @@ final class OpenSSLEngine: TLSEngine {
         }
     }
 
-    /// Handles the peer's `close_notify`, which OpenSSL has taken from the input.
     private func heardEnd() {
         awaitsVerdict = false
-        // A server sends sessions after the handshake; the last one is the newest. One that was resumed for nothing is
-        // not kept: the server may have ended the link because of it.
+        // The last session is the newest. One that was resumed for nothing may be why the server ended the link.
         unsafe context.keep(ssl, for: name, unless: doubtfulSession)
         doubtfulSession = nil
         ending = .end
     }
 
-    /// Creates the error for the library's errors on this thread.
     private func failure(_ what: String) -> TransportError {
         let verdict = isServer ? 0 : unsafe api.pointee.SSL_get_verify_result(ssl)
         let (reason, text) = context.library.takeErrors()
@@ -200,7 +184,6 @@ final class OpenSSLEngine: TLSEngine {
         return TransportError(.tls(failure), message)
     }
 
-    /// Why the chain of the server does not pass verification, whether the handshake insists on that or not.
     var verificationFailure: TransportError? {
         let verdict = unsafe api.pointee.SSL_get_verify_result(ssl)
         return verdict == 0 ? nil : verificationFailure(verdict, "the certificate of \(name) is not valid")
@@ -210,8 +193,7 @@ final class OpenSSLEngine: TLSEngine {
         if verdict == OpenSSLConfiguration.noPin {
             return TransportError(.tls(.pinMismatch), "\(what): no public key of the chain matches a pin")
         }
-        // OpenSSL looks for a root in the directory of the system's roots, and takes one that it cannot open for
-        // missing.
+        // OpenSSL takes a root in the system's directory that it cannot open for missing.
         if TLSFailure(verification: verdict) == .untrusted, let code = descriptorShortage() {
             return transportError(code, "\(what): reading the system's roots")
         }
@@ -261,16 +243,13 @@ final class OpenSSLEngine: TLSEngine {
     }
 
     func releaseMemory() {
-        // OpenSSL has a buffer of 16.6 KB for each direction, and allocates them again when it needs them. It keeps
-        // those that are in use. But versions before 1.1.1y, 3.0.14, 3.1.6, 3.2.2 and 3.3.1 also free a record of which
-        // only the header has arrived, or only a part was read, and go on to use it (CVE-2024-4741). Hence the first
-        // condition. A server may receive a first message that is not a record (SSLv2), after which the position within
-        // records is unknown.
+        // OpenSSL allocates its buffers, 16.6 KB for each direction, again. Versions before 1.1.1y, 3.0.14, 3.1.6,
+        // 3.2.2 and 3.3.1 also free a record that was read only in part, and go on to use it (CVE-2024-4741): hence
+        // `isAtRest`. A server's first message may be no record (SSLv2): then the position is unknown.
         if isAtRest, !isServer { _ = unsafe api.pointee.SSL_free_buffers(ssl) }
     }
 
-    /// Switches to new keys, and requests the same from the peer (RFC 8446 §4.6.3). For tests: OpenSSL does so
-    /// automatically when it has to.
+    /// For tests: OpenSSL does so when it has to. Requests the same from the peer (RFC 8446 §4.6.3).
     func updateKeys() { _ = unsafe api.pointee.SSL_key_update(ssl, 1) }
 
     func finishWriting() {
@@ -288,8 +267,7 @@ final class OpenSSLEngine: TLSEngine {
 // MARK: - The BIO
 
 extension OpenSSLEngine {
-    /// Creates the table of functions with which OpenSSL reads and writes. Never freed: there is one for the life of
-    /// the process.
+    /// Never freed: there is one for the life of the process.
     static func makeMethod(_ api: UnsafePointer<trunkline_openssl>) -> OpaquePointer? {
         // 0x0400: a source and a sink.
         let type = unsafe 0x0400 | api.pointee.BIO_get_new_index()
@@ -341,13 +319,11 @@ extension OpenSSLEngine {
     }
 }
 
-/// Follows the boundaries of records in a stream of bytes (RFC 8446 §5.1): five bytes, the last two of which are the
-/// length of the rest.
+/// Record boundaries (RFC 8446 §5.1): five bytes, the last two of which are the length of the rest.
 struct RecordPosition {
     private var headerCount = 0
     private var rest = 0
 
-    /// Whether the next byte is the first of a record.
     var isAtStart: Bool { headerCount == 0 }
 
     mutating func advance(over bytes: Slice<UnsafeRawBufferPointer>) {
@@ -367,19 +343,16 @@ struct RecordPosition {
     }
 }
 
-/// Copies a C string of the library; empty for a null pointer.
 func swiftString(_ string: UnsafePointer<CChar>?) -> String {
     unsafe string.map { unsafe String(cString: $0) } ?? ""
 }
 
 extension String {
-    /// What a peer did before it ended the connection.
     static var refusedRenegotiation: String {
         "before that, the server began a renegotiation (TLS 1.2), which this client refuses"
     }
 
-    /// The text without the version in which TLS introduced an alert (`sslv3 alert certificate expired`): it reads as
-    /// if the link used that version.
+    /// The version in which TLS introduced an alert (`sslv3 alert certificate expired`) reads as that of the link.
     fileprivate var withoutOldVersion: String {
         for version in ["sslv3 ", "tlsv1 ", "tlsv13 "] where hasPrefix(version + "alert") {
             return String(dropFirst(version.count))
@@ -391,7 +364,7 @@ extension String {
 // MARK: - What the library's numbers mean
 
 extension TLSFailure {
-    /// Converts a verification error (`X509_V_ERR_` in x509_vfy.h).
+    /// `X509_V_ERR_` in x509_vfy.h.
     init(verification error: Int) {
         self =
             switch error {
@@ -404,7 +377,7 @@ extension TLSFailure {
             }
     }
 
-    /// Converts a reason (`SSL_R_` in sslerr.h). Alerts from the peer have their own reasons, from 1000 on.
+    /// `SSL_R_` in sslerr.h. Alerts from the peer have their own reasons, from 1000 on.
     init(reason: Int) {
         self =
             switch reason {

@@ -1,4 +1,3 @@
-/// Reading: decrypts what the socket has when the owner reads.
 extension SecuredTransport {
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome {
         switch phase {
@@ -18,8 +17,7 @@ extension SecuredTransport {
             case .end: outcome = .end
             case .failed(let error): outcome = .failed(error)
             }
-            // The engine has decrypted its maximum number of records at once, or as many bytes as fit. The rest follows
-            // in a later turn, which `wake` schedules.
+            // The engine has decrypted its maximum of records at once. `wake` schedules the rest.
             if !left.isEmpty { break }
         }
         // The peer may have requested something, such as new keys.
@@ -37,15 +35,11 @@ extension SecuredTransport {
         return total > 0 ? .bytes(total) : outcome ?? .wouldBlock
     }
 
-    /// How often one call of `read` may still read from the socket.
     private struct SocketShare {
         var readings = SecuredTransport.readings
-        /// Whether the socket had nothing more to read.
         var isSocketEmpty = false
     }
 
-    /// Decrypts the remaining input, or new input from the socket. An end of the socket without `close_notify` is an
-    /// error.
     private func decrypt(
         into buffer: UnsafeMutableRawBufferPointer,
         _ share: inout SocketShare
@@ -63,8 +57,7 @@ extension SecuredTransport {
         // No more than fits: decrypted bytes are never longer than encrypted ones.
         let size = min(Self.inputSize, max(buffer.count, 4096))
         return unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 8) { memory in
-            // Reads again after part of a record, or a record without application data. Bounded, so that a peer that
-            // sends nothing else does not keep the loop; a socket with more to read reports it again.
+            // Again after part of a record, or one without data. Bounded: a socket with more to read reports it again.
             while share.readings > 0 {
                 share.readings -= 1
                 switch unsafe socket?.read(into: memory) ?? .end {

@@ -1,4 +1,3 @@
-/// Writing: encrypts what the owner writes in few records, and passes them to the socket as it accepts them.
 extension SecuredTransport {
     package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
         switch phase {
@@ -51,15 +50,12 @@ extension SecuredTransport {
         return wrote(taken)
     }
 
-    /// Returns the outcome for `taken` bytes that were encrypted.
     private func wrote(_ taken: Int) -> WriteOutcome {
-        // If the link is known to be lost and nothing was sent, the bytes do not count as taken: they may be sent
-        // elsewhere.
+        // If nothing was sent on a lost link, the bytes do not count as taken: they may be sent elsewhere.
         if let writeFailure, !hasSent || taken == 0 { return .failed(writeFailure) }
         return taken > 0 ? .bytes(taken) : .wouldBlock
     }
 
-    /// Encrypts `bytes` and empties the array, unless the engine has to wait.
     private func encrypt(_ bytes: inout [UInt8]) throws(TransportError) -> Bool {
         guard !bytes.isEmpty else { return true }
         let isTaken = try unsafe bytes.span.bytes.withUnsafeBytes { memory throws(TransportError) in
@@ -69,7 +65,7 @@ extension SecuredTransport {
         return isTaken
     }
 
-    /// Encrypts all of `memory` or, if it throws, nothing.
+    /// If it throws, nothing was encrypted.
     private func encrypt(_ memory: UnsafeRawBufferPointer) throws(TransportError) -> Bool {
         let before = engine.outgoing.count
         do throws(TransportError) {
@@ -81,7 +77,6 @@ extension SecuredTransport {
         }
     }
 
-    /// Writes the engine's output to the socket.
     func flush() {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {

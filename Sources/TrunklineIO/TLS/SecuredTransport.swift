@@ -1,5 +1,4 @@
-/// A transport that adds TLS between its owner and the socket. It is connected once the TLS handshake is done.
-///
+/// Adds TLS between its owner and the socket. Connected once the TLS handshake is done.
 /// Safe to share between threads: it is used on one loop only, like the socket.
 package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendable {
     enum Phase {
@@ -9,57 +8,42 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 
     let engine: any TLSEngine
     private let loop: any EventLoop
-    /// The socket; `nil` after the transport was closed.
     var socket: (any Transport)?
     package let id: UInt64
     package weak var handler: (any TransportHandler)?
     var phase = Phase.connecting
-    /// Received bytes that the engine has not taken yet.
     var left: [UInt8] = []
-    /// The outcome of the next read, if reading has ended.
     var ending: ReadOutcome?
-    /// Why the socket accepts no more bytes.
     var writeFailure: TransportError?
-    /// Whether the socket has accepted anything since the owner began to write.
     var hasSent = false
-    /// Whether the engine has to read more before it can encrypt.
+    /// The engine has to read more before it can encrypt.
     var isHeldUp = false
-    /// Whether reading waits until the engine's output has been sent.
+    /// Reading waits until the engine's output has been sent.
     var isChoked = false
-    /// Whether the outgoing direction ends once everything is written.
     var isFinishing = false
     private var isWakeScheduled = false
-    /// The service that answers instead of TLS, by its first bytes.
     private var service: KnownService?
     private var hasReceived = false
-    /// When the TLS handshake began.
     private var begun: Instant?
-    /// Ends the wait for the verdict of a server that sends nothing.
     private lazy var patience = LoopTimer(target: self)
     private var isPatient = true
-    /// Whether the TLS handshake has failed, and may have failed because it offered the session of an earlier connection. The
-    /// session is forgotten, so another handshake may succeed.
+    /// The session that may be why is forgotten, so another handshake may succeed.
     package private(set) var hasFailedWithSession = false
 
-    /// The number of bytes read from the socket at once.
     static let inputSize = 64 * 1024
-    /// The number of bytes encrypted before they are written. If as many wait for the socket, nothing more is accepted.
+    /// If as many bytes wait for the socket, nothing more is accepted.
     static let outputSize = 64 * 1024
-    /// The maximum number of reads from the socket per read of the owner.
     static let readings = 4
-    /// The maximum number of handshake steps in one turn of the loop.
     private static let handshakeSteps = 8
-    /// The maximum content of one record (RFC 8446 §5.1).
+    /// RFC 8446 §5.1.
     static let recordSize = 16 * 1024
-    /// How long a server that requested a certificate has to refuse it: twice the duration of the handshake, within
-    /// these bounds.
+    /// For a server to refuse a certificate: twice the duration of the handshake, within these bounds.
     private static let patienceBounds = Duration.milliseconds(50)...Duration.seconds(1)
 
-    /// Whether the latest `read` has left bytes for a later one although its buffer was not full.
+    /// The latest `read` has left bytes for a later one although its buffer was not full.
     package internal(set) var hasMore = false
-    /// The number of bytes received from the network, which differs from what `read` returns.
+    /// From the network, unlike what `read` returns.
     package internal(set) var receivedCount = 0
-    /// The number of bytes passed to the socket.
     package internal(set) var sentMark = 0
     package var hasFailed: Bool { socket?.hasFailed ?? true }
     package var localAddress: SocketAddress? { socket?.localAddress }
@@ -75,7 +59,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         didSet { updateInterest() }
     }
 
-    /// Secures the socket that `connect` begins to connect. `connect` receives the handler for the socket's events.
     package init(
         _ engine: any TLSEngine,
         on loop: any EventLoop,
@@ -93,8 +76,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         relay.transport = self
     }
 
-    /// Secures a connected socket, as servers do, and clients that begin in plaintext. From now on `receiver` receives
-    /// the socket's events.
+    /// For servers, and clients that begin in plaintext. From now on `receiver` receives the socket's events.
     package init(
         _ engine: any TLSEngine,
         on loop: any EventLoop,
@@ -111,11 +93,10 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         socket.handler = relay
         phase = .handshaking
         socket.isReading = true
-        // Soon, but not before the caller has this transport: it may fail at once.
+        // Not before the caller has this transport: it may fail at once.
         loop.schedule(LoopClosure { [weak self] in self?.advance() })
     }
 
-    /// The receiver of the socket's events, which must exist before this transport does.
     package var receiver: any TransportHandler { relay }
     private let relay: Relay
 
@@ -125,21 +106,15 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         func transport(_ id: UInt64, did event: TransportEvent) { transport?.socketDid(event) }
     }
 
-    /// The agreed parameters, with the certificates of the peer, which are read from the library for each call; `nil`
-    /// until the handshake is done.
     package var session: TLSSession? {
         guard var session = engine.session else { return nil }
         session.certificates = engine.peerCertificates
         return session
     }
 
-    /// The certificates of the peer, its own first, read from the library for each call.
     package var peerCertificates: [TLSCertificate] { engine.peerCertificates }
 
-    /// See `TLSEngine.verificationFailure`.
     package var verificationFailure: TransportError? { engine.verificationFailure }
-
-    // MARK: Events
 
     private func socketDid(_ event: TransportEvent) {
         switch (event, phase) {
@@ -156,8 +131,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// Owner writes wait for the handshake. Meanwhile a writable socket is not reported. It is after a failure, which the
-    /// next write returns.
+    /// Owner writes wait for the handshake, but not after a failure, which the next write returns.
     func updateInterest() {
         socket?.awaitsWritable = hasUnsent || (awaitsWritable && !isConnecting && !isHeldUp)
     }
@@ -168,7 +142,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         if isReading, hasNews { wake() }
     }
 
-    /// Whether something can be read of which the socket will not notify.
+    /// Something can be read of which the socket will not notify.
     var hasNews: Bool { !left.isEmpty || ending != nil || engine.hasMore }
 
     func wake() {
@@ -223,7 +197,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    /// The error with the service that answers, if it is that of another protocol.
     private func naming(_ error: TransportError) -> TransportError {
         guard let service else { return error }
         var error = error
@@ -232,9 +205,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         return error
     }
 
-    /// Waits for the verdict of a server that requested a certificate. A server that refuses it sends an alert about a
-    /// round trip from now, and resets if it has received more by then. So nothing is sent until the server has spoken
-    /// or the time is over.
+    /// A server that refuses the certificate sends an alert about a round trip from now, and resets if it has received
+    /// more by then. So nothing is sent until the server has spoken or the time is over.
     private func awaitVerdict() {
         guard patience.deadline == nil, let begun else { return }
         let (now, bounds) = (loop.now, Self.patienceBounds)
@@ -249,7 +221,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         advance()
     }
 
-    /// Reads more of the handshake from the socket. Returns false if there is nothing now.
     private func receive() throws(TransportError) -> Bool {
         let outcome = unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { memory in
             let outcome = unsafe socket?.read(into: memory) ?? .end
@@ -279,7 +250,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         if isReading, hasNews { wake() }
     }
 
-    /// Passes the received bytes to `body`, and keeps what it does not take.
     func feed<Result>(
         _ body: (inout UnsafeRawBufferPointer) throws(TransportError) -> Result
     ) throws(TransportError) -> Result {
@@ -293,8 +263,6 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         }
     }
 
-    // MARK: What is so
-
     private var isOpen: Bool { if case .open = phase { true } else { false } }
     private var isConnecting: Bool {
         switch phase {
@@ -302,30 +270,20 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         case .open, .failed: false
         }
     }
-    /// Whether the engine has completed the handshake, so that `close_notify` can be sent.
     private var isSecured: Bool { if case .failed = phase { false } else { engine.session != nil } }
-    /// Whether there are bytes for the socket.
     private var hasUnsent: Bool { !engine.outgoing.isEmpty && writeFailure == nil }
 
-    /// Whether so much output is queued that nothing more is read: a peer that makes requests and does not read the
-    /// answers must not grow memory.
-    ///
-    /// Far more than an owner's bytes can come to, so two sides that both write first go on reading.
+    /// A peer that makes requests and does not read the answers must not grow memory. Far more than an owner's bytes
+    /// can come to, so two sides that both write first go on reading.
     var hasTooMuchToSend: Bool { engine.outgoing.count > 4 * Self.outputSize && writeFailure == nil }
 
-    /// Whether bytes of the owner were accepted that are not passed to the socket yet. When all of them are, `handler`
-    /// receives `.writable` if `awaitsWritable` is set. Bytes of the TLS handshake are not the owner's.
+    /// Bytes of the owner, not of the handshake. Once the socket has them, `handler` receives `.writable` if awaited.
     package var isHoldingBytes: Bool { hasUnsent && isOpen }
 
-    /// The number of bytes, of those that `isHoldingBytes` refers to, that wait for the socket.
     package var heldByteCount: Int { isHoldingBytes ? engine.outgoing.count : 0 }
 
-    /// The value of `sentMark` once the socket has everything accepted so far. It is never reached if the socket fails
-    /// first.
+    /// The `sentMark` of everything accepted so far. Never reached if the socket fails first.
     package var takenMark: Int { sentMark + engine.outgoing.count }
-
-    // MARK: Ends
-
     package func finishWriting() {
         guard !isFinishing else { return }
         isFinishing = true
@@ -346,11 +304,8 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
         socket.close()
     }
 
-    /// Forgets a session that the server has not answered in time. A server, or a device before it, that is silent for a broken
-    /// session would be so again.
-    ///
-    /// The owner calls this when its attempt has failed. A transport that is closed earlier forgets nothing: the server had not
-    /// the time to answer one that has lost a race, or whose client is closed.
+    /// A server that is silent for a broken session would be so again. Called when an attempt has failed: a transport
+    /// that is closed earlier forgets nothing, because the server had no time to answer.
     package func forgetUnansweredSession() {
         if case .connecting = phase { return }  // nothing was offered yet
         engine.forgetSession()
@@ -366,8 +321,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
 }
 
 extension TransportError {
-    /// Whether a TLS handshake that offered a session may have failed because of it. A certificate that does not pass
-    /// verification would not pass in another handshake either.
+    /// A certificate that does not pass verification would not pass in another handshake either.
     fileprivate var mayBeDueToSession: Bool {
         switch code {
         case .tls(.alert), .tls(.notTLS), .tls(.truncated), .tls(.protocolViolation), .tls(.protocolVersion): true

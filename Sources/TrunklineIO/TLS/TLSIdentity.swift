@@ -4,7 +4,6 @@ public struct PEM: Sendable {
         case file(String)
         case text(Bytes)
 
-        /// The path of the file, or the length of the text.
         var description: String {
             switch self {
             case .file(let path): "PEM in \(path.escaped())"
@@ -27,17 +26,13 @@ public struct PEM: Sendable {
     /// the attempt fails with `tls(.configuration)`. Pass the output of a command as ``text(_:)``.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
-    /// The text, as bytes.
     package static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
 
     /// The PEM text itself. To replace a certificate or key while the client exists, use ``file(_:)``.
     public static func text(_ text: String) -> PEM { PEM(source: .text(Bytes(text))) }
 
-    /// Whether the text may change.
     package var isFile: Bool { if case .file = source { true } else { false } }
 
-    /// Returns the text. Throws `tls(.configuration)` if the file cannot be read, and `system` if there is no free file
-    /// descriptor.
     package func load() throws(TransportError) -> Bytes {
         switch source {
         case .text(let text): return text
@@ -50,7 +45,6 @@ public struct PEM: Sendable {
         }
     }
 
-    /// The version of the file, which changes with it; always `nil` for a text.
     package var version: FileVersion? {
         switch source {
         case .text: nil
@@ -61,15 +55,9 @@ public struct PEM: Sendable {
 
 /// A certificate and its private key. With them a client identifies itself to a server (mutual TLS).
 public struct TLSIdentity: Sendable {
-    /// The identity's certificate, followed by the intermediate certificates that chain it to a root.
     package let certificates: PEM
-    /// The private key of the first certificate.
     package let privateKey: PEM
-    /// Returns the passphrase of an encrypted private key.
-    ///
-    /// Called whenever the key is read. It has until the end of the attempt to connect, and is then cancelled. If it
-    /// throws, the attempt fails with `tls(.noPassphrase)`, whose message contains the description of the error, and
-    /// the next attempt calls it again.
+    /// Called whenever the key is read, and cancelled at the end of the attempt to connect.
     package let passphrase: (@Sendable () async throws -> String)?
 
     /// Creates an identity from PEM texts.
@@ -94,7 +82,6 @@ public struct TLSIdentity: Sendable {
         self.passphrase = passphrase
     }
 
-    /// Reads the texts and requests the passphrase.
     package func load() async throws(TransportError) -> TLSSettings.Identity {
         let secret: String?
         do { secret = try await passphrase?() } catch {

@@ -1,28 +1,19 @@
-/// The settings of a TLS context, with all files already read.
 package struct TLSSettings: Sendable {
-    /// The side that the context is for, and whether it verifies the other side.
     package enum Role: Sendable {
-        /// A client, which by default verifies the server.
         case client(verifies: Bool)
-        /// A server. It may require client certificates that lead to one of the roots.
         case server(verifiesClients: Bool)
     }
 
     package var role: Role
-    /// Whether a client that does not verify the server loads its roots nevertheless, so that
-    /// `TLSEngine.verificationFailure` is what verification would have said.
+    /// Loads the roots without verification, for `TLSEngine.verificationFailure`.
     package var examines = false
     package var minimumVersion = TLSVersion.tls12
-    /// Whether the system's roots are trusted.
     package var trustsSystem = true
-    /// Further roots, each a PEM text.
     package var roots: [Bytes] = []
     package var identity: Identity?
     package var applicationProtocols: [String] = []
-    /// SHA-256 digests of public keys, one of which must be in the server's chain. Empty for no pinning.
     package var pins: Set<PublicKeyPin> = []
 
-    /// Certificates, this side's own first, and the private key, in PEM.
     package struct Identity: Sendable, CustomReflectable {
         let certificates: Bytes
         let key: Bytes
@@ -40,7 +31,6 @@ package struct TLSSettings: Sendable {
 
     package init(_ role: Role) { self.role = role }
 
-    /// Whether the system's roots are of use.
     var needsRoots: Bool {
         switch role {
         case .client(let verifies), .server(let verifies): verifies || examines
@@ -80,14 +70,13 @@ public struct PublicKeyPin: Sendable, Hashable {
         self.digest = digest
     }
 
-    /// Creates a pin from 32 bytes. Returns `nil` for any other number of bytes.
     package init?(sha256 digest: some Sequence<UInt8>) {
         self.digest = Array(digest)
         guard self.digest.count == 32 else { return nil }
     }
 }
 
-/// Decodes base64 (RFC 4648 §4). Returns `nil` if it is invalid. Padding may be missing.
+/// RFC 4648 §4. Padding may be missing.
 private func decodedBase64(_ text: Substring) -> [UInt8]? {
     var bytes: [UInt8] = []
     var bits: UInt32 = 0

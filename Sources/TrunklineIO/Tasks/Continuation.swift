@@ -4,10 +4,9 @@
     import CTrunkline
 #endif
 
-/// A caller that is suspended in `withContinuation`. It is resumed exactly once, by the code that removed it from the
-/// table that held it.
+/// A suspended caller of `withContinuation`, resumed once, by the code that removed it from its table.
 ///
-/// On Linux the task is parked (`ParkedTask`). Elsewhere this is an unsafe continuation. A checked one costs an
+/// A parked task on Linux. Elsewhere, and with the trait `Portable`, an unsafe continuation: a checked one costs an
 /// allocation per request, to find a mistake that the tables do not allow.
 @safe
 @usableFromInline
@@ -21,7 +20,7 @@ package struct Continuation<Value: Sendable>: Sendable {
         @usableFromInline let task: UnsafeContinuation<Value, Never>
     #endif
 
-    /// Resumes the caller on its own executor. Never call this with a lock held.
+    /// On the caller's own executor. Never call this with a lock held.
     @inlinable
     package func resume(returning value: consuming Value) {
         #if os(Linux) && !Portable
@@ -37,7 +36,6 @@ extension Continuation<Void> {
     package func resume() { resume(returning: ()) }
 }
 
-/// Suspends the calling task until the `Continuation` passed to `body` is resumed. `body` runs at once.
 @inlinable
 package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     _ body: (Continuation<Value>) -> Void
@@ -53,18 +51,12 @@ package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     #endif
 }
 
-// MARK: - Cancellation
-
-/// An object that tasks wait for, and that can cancel their waits.
 @usableFromInline
 package protocol CancellationReceiver: AnyObject, Sendable {
-    /// Cancels the waits with these numbers. Called on the thread that cancels the task, or on the thread of the task if
-    /// it is already cancelled when it begins to wait. May be called before the wait has begun and after it has ended.
+    /// May be called before the wait has begun and after it has ended, on any thread.
     func cancelWaits(_ numbers: ClosedRange<UInt64>)
 }
 
-/// Tells a task that begins to wait whether it has been cancelled.
-///
 /// Safe: used only in the `body` of `withContinuation`, while the handler exists.
 @safe
 @usableFromInline
@@ -84,17 +76,12 @@ package struct Cancellation {
     #endif
 }
 
-/// Suspends the calling task until the `Continuation` passed to `body` is resumed. `body` runs at once. If the task is
-/// cancelled, tells `receiver` to cancel the waits with `numbers`.
-///
-/// For waits of which there are thousands, or of which each request or push has one. On Linux it does what
-/// `withTaskCancellationHandler` does, with the same functions of the runtime, but in the async frame of the caller.
-/// `withTaskCancellationHandler` needs three more frames, and its closure, which is not isolated to the caller, switches
-/// executors three times. With it, a request took 8,230 instructions instead of 7,450 (pinned: 8,110 instead of 6,650),
-/// and with 65,536 requests in flight each of them took 3.3 KB of memory instead of 2.2.
-///
-/// Safe: the task that added the handler removes it, after everything that it added later, and `receiver` is alive until
-/// then.
+/// Cancels the waits with `numbers` if the task is cancelled. `body` runs at once.
+/// `withTaskCancellationHandler` needs three more async frames, and its closure, which is not isolated to the caller,
+/// switches executors three times. With it, a request took 8,230 instructions instead of 7,450 (pinned: 8,110 instead
+/// of 6,650), and with 65,536 requests in flight each of them took 3.3 KB of memory instead of 2.2.
+/// Safe: the task that added the handler removes it, after everything that it added later, and `receiver` is alive
+/// until then.
 @inlinable
 @inline(__always)
 package nonisolated(nonsending) func withContinuation<Value: Sendable>(
@@ -126,7 +113,6 @@ package nonisolated(nonsending) func withContinuation<Value: Sendable>(
     #endif
 }
 
-/// Whether the program runs under the thread sanitizer. Always false on systems other than Linux.
 var isThreadSanitizerOn: Bool {
     #if os(Linux)
         trunkline_tsan_is_on() != 0
@@ -136,7 +122,7 @@ var isThreadSanitizerOn: Bool {
 }
 
 #if os(Linux) && !Portable
-    /// Called by the handler that `withContinuation` adds to its task.
+    /// Called by the handler that `withContinuation` adds.
     @c
     func trunkline_cancel_waits(_ receiver: UnsafeRawPointer, _ first: UInt64, _ count: UInt32) {
         guard

@@ -3,28 +3,24 @@
     public import Synchronization
 
     /// A task that waits in `withContinuation` until it is resumed.
-    ///
-    /// A continuation of the standard library puts its task on the queues of Dispatch when it is resumed: one allocation
-    /// and two passes through a queue for each task, which cost more than the rest of a request. A parked task is a job
-    /// that this library holds, so the code that resumes it chooses how the job reaches its executor. An event loop resumes
-    /// thousands at once and hands them over together: see `ResumedTasks`.
+    /// A continuation of the standard library puts its task on the queues of Dispatch: one allocation and two passes
+    /// through a queue, which cost more than the rest of a request. The job of a parked task is held here, so the code
+    /// that resumes it chooses how the job reaches its executor: see `ResumedTasks`.
     ///
     ///     running ──park──► parked ──resume──► resumed
     ///        └────────────── resume ──────────────┘
     ///
-    /// To park, a task calls a method of an actor whose executor only keeps the job (`ParkingLot`). When the job runs, it
-    /// does so on the executor that the task came from, so the return from that method switches no executor.
-    ///
-    /// Unchecked `Sendable`: the memory belongs to the task, which frees it when it runs again. The code that resumes it touches
-    /// the memory for the last time when it changes the state of a running task, or when it hands over the job of a
-    /// parked one; before that, the task cannot go on.
+    /// To park, a task calls an actor whose executor only keeps the job (`ParkingLot`). The job then runs on the
+    /// executor that the task came from, so the return from that call switches no executor.
+    /// Unchecked `Sendable`: the memory belongs to the task, which frees it when it runs again. The code that resumes
+    /// it touches the memory for the last time when it changes the state of a running task, or when it hands over the
+    /// job of a parked one; before that, the task cannot go on.
     @safe
     @usableFromInline
     struct ParkedTask<Value: Sendable>: @unchecked Sendable {
         @usableFromInline let head: UnsafeMutablePointer<ParkedTaskHead>
 
-        /// Creates one for the current task, which must call `free` afterwards. Its memory begins with `reserved` bytes for
-        /// other use, a multiple of 16.
+        /// The task must call `free` afterwards. The memory begins with `reserved` bytes, a multiple of 16.
         @inlinable
         @inline(__always)
         init(reserving reserved: Int = 0) {
@@ -34,7 +30,6 @@
             unsafe head.initialize(to: ParkedTaskHead())
         }
 
-        /// Where the value is, after the head.
         @inlinable
         @inline(__always)
         static var valueOffset: Int {
@@ -49,7 +44,6 @@
             unsafe (UnsafeMutableRawPointer(head) + Self.valueOffset).assumingMemoryBound(to: Value.self)
         }
 
-        /// Resumes the task with a value, once. From any thread.
         @inlinable
         @inline(__always)
         func resume(returning value: consuming Value) {
@@ -57,7 +51,6 @@
             unsafe ParkedTaskHead.resume(head)
         }
 
-        /// Waits until the task is resumed. Returns the value, once.
         @inlinable
         @inline(__always)
         nonisolated(nonsending) func wait() async -> Value {
@@ -66,7 +59,6 @@
             return unsafe value.move()
         }
 
-        /// The bytes before it that are for other use.
         @inlinable
         @inline(__always)
         func reserved(_ count: Int) -> UnsafeMutableRawPointer { unsafe UnsafeMutableRawPointer(head) - count }
@@ -79,7 +71,6 @@
         }
     }
 
-    /// The state of a parked task, without its value.
     @safe
     @usableFromInline
     struct ParkedTaskHead: ~Copyable {
@@ -91,12 +82,10 @@
         }
 
         @usableFromInline let state = Atomic<UInt8>(State.running)
-        /// Whether the task has the priority that most have.
         @usableFromInline var hasUsualPriority = true
-        /// The executor of the task. Without an identity if that is the default executor or one that the task prefers,
-        /// which `implementation` then identifies; `nil` if it prefers none.
+        /// Without an identity if the task is on the default executor or one that it prefers, which `implementation`
+        /// then identifies; `nil` if it prefers none.
         @usableFromInline var executor: trunkline_executor
-        /// `nil` until the task is parked.
         @usableFromInline var job: UnsafeMutableRawPointer?
 
         @inlinable
@@ -105,7 +94,7 @@
             if unsafe executor.identity == nil { unsafe executor.implementation = trunkline_preferred_executor() }
         }
 
-        /// Notes on this thread which task is about to park. Returns `false` if it need not, because it was resumed.
+        /// Notes on this thread which task is about to park. Returns `false` if it was resumed meanwhile.
         @usableFromInline
         @inline(never)
         static func prepare(_ head: UnsafeMutablePointer<ParkedTaskHead>) -> Bool {
@@ -114,7 +103,6 @@
             return true
         }
 
-        /// Parks the job of the task that `prepare` noted on this thread.
         @inline(never)
         fileprivate static func park(_ job: UnownedJob) {
             let thread = unsafe trunkline_this_thread()
@@ -128,7 +116,6 @@
             if previous == State.resumed { unsafe handOver(head) }
         }
 
-        /// Resumes a task whose value has been set.
         @usableFromInline
         @inline(never)
         static func resume(_ head: UnsafeMutablePointer<ParkedTaskHead>) {
@@ -136,7 +123,6 @@
             if previous == State.parked { unsafe handOver(head) }
         }
 
-        /// Passes the job to the executor of the task.
         private static func handOver(_ head: UnsafeMutablePointer<ParkedTaskHead>) {
             guard let job = unsafe head.pointee.job else { preconditionFailure("the task is not parked") }
             let executor = unsafe head.pointee.executor
@@ -151,8 +137,7 @@
             unsafe trunkline_enqueue(job, trunkline_executor())
         }
 
-        /// Makes `resumed` take the tasks that this thread resumes; `nil` for none, so that each goes to its executor
-        /// alone.
+        /// `nil`: each task goes to its executor alone.
         @inline(never)
         static func collectOnThisThread(_ resumed: ResumedTasks?) {
             unsafe trunkline_this_thread().pointee.resumed = resumed.map {
@@ -161,8 +146,7 @@
         }
     }
 
-    /// The actor on which parked tasks wait. It has no state. Its executor runs nothing: it passes the jobs of tasks that
-    /// call `park` to `ParkedTaskHead`.
+    /// Its executor runs nothing: it passes the jobs of tasks that call `park` to `ParkedTaskHead`.
     @usableFromInline
     actor ParkingLot: SerialExecutor {
         @usableFromInline static let shared = ParkingLot()
@@ -173,7 +157,7 @@
         @usableFromInline
         nonisolated func enqueue(_ job: consuming ExecutorJob) { ParkedTaskHead.park(UnownedJob(job)) }
 
-        /// Returns when the task has been resumed. Not inlined, because the compiler would leave the actor out.
+        /// Not inlined, because the compiler would leave the actor out.
         @usableFromInline
         @inline(never)
         func park() {}

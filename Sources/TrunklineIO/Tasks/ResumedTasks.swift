@@ -1,59 +1,44 @@
 #if os(Linux) && !Portable
     import CTrunkline
 
-    /// The tasks that an event loop has resumed and that continue on the default executor, the pool of Swift's threads.
-    ///
-    /// They are handed to the pool together. One job of the pool, a runner, runs them one after the other, each exactly as
-    /// the pool would. If each were enqueued alone, as continuations are, a request with 256 in flight would take 2.7 µs
-    /// of processor time instead of 1.5.
-    ///
-    /// A task may take long until it is suspended again, or block its thread. So there is another runner, up to one for
-    /// each processor, if
-    ///
-    /// - the tasks that a runner ran took long (`Pace`),
-    /// - no task was begun for a millisecond, which the loop notices, or
-    /// - the loop resumes tasks faster than the runners run them, and there are more than two processors.
-    ///
+    /// The tasks that an event loop has resumed for the default executor, the pool of Swift's threads. One job of the
+    /// pool, a runner, runs them one after the other, each as the pool would. If each were enqueued alone, a request
+    /// with 256 in flight would take 2.7 µs of processor time instead of 1.5.
+    /// A task may take long, or block its thread. So there is another runner, up to one for each processor, if the
+    /// tasks took long (`Pace`), if none was begun for a millisecond, or if the loop resumes tasks faster than the
+    /// runners run them and there are more than two processors.
     /// Unchecked `Sendable`: only the thread of the loop uses it, except for `queue`, which is locked, and constants.
     final class ResumedTasks: @unchecked Sendable {
-        /// The tasks resumed since the last hand-over.
-        ///
-        /// Exclusive without a check: each method changes it and calls nothing that could resume a task. The check would
-        /// cost each request 90 instructions.
+        /// Exclusive without a check: each method changes it and calls nothing that could resume a task. The check
+        /// would cost each request 90 instructions.
         #if !DEBUG
             @exclusivity(unchecked)
         #endif
         @safe private var jobs: [UnownedJob] = []
-        /// Whether tasks that were handed over may still wait for a runner.
         private(set) var mayHaveWaiting = false
-        /// The number of tasks that had begun when the loop last saw progress, and the time then. `begun` is -1 until the loop
-        /// has looked.
+        /// When the loop last saw progress. `begun` is -1 until the loop has looked.
         private var progress = (begun: 0, at: Instant(nanoseconds: 0))
-        /// The nanoseconds after which the loop starts another runner if no task is begun.
+        /// In nanoseconds. Another runner starts if no task is begun for this long.
         private(set) var patience = shortestPatience
         private let queue = Lock(Queue())
         private let maximumRunners = processorCount()
         private let face: any TaskExecutor
 
-        /// The number of tasks at which a batch is handed over before its end, so that they run while the loop goes on.
+        /// A batch of this size is handed over before its end, so that its tasks run while the loop goes on.
         private static let handOverCount = 64
-        /// Batches with fewer tasks are enqueued one by one: a runner would not pay.
+        /// Smaller batches are enqueued one by one: a runner would not pay.
         private static let smallestBatch = 3
         private static let shortestPatience: Int64 = 1_000_000
 
         private struct Queue {
             private var jobs: [UnownedJob] = []
-            /// The index of the next task to run.
             private var next = 0
-            /// The number of tasks that were begun.
             private(set) var begun = 0
             private var runners = 0
-            /// Whether a runner was started that has not begun.
             private var isStarting = false
 
             var waitingCount: Int { jobs.count - next }
 
-            /// Adds tasks. `more` is empty afterwards.
             mutating func add(_ more: inout [UnownedJob]) {
                 if waitingCount == 0 {
                     jobs.removeAll(keepingCapacity: jobs.capacity <= 8192)
@@ -69,8 +54,6 @@
                 }
             }
 
-            /// Reserves the start of a runner if tasks wait and there are fewer than `maximum`. Returns whether the caller must
-            /// start it.
             mutating func reserveRunner(upTo maximum: Int) -> Bool {
                 if waitingCount == 0 || isStarting || runners >= maximum { return false }
                 isStarting = true
@@ -81,7 +64,6 @@
 
             mutating func runnerEnds() { runners -= 1 }
 
-            /// Returns the next task for a runner. If there is none, counts the runner as ended and returns `nil`.
             mutating func takeNext() -> UnownedJob? {
                 if waitingCount == 0 {
                     runnerEnds()
@@ -92,18 +74,15 @@
             }
         }
 
-        /// How fast a runner runs its tasks. Reads the clock after 1, 2, 4 and 8 tasks, then after every eighth, and after
-        /// every task if they are slow.
+        /// Reads the clock after 1, 2, 4 and 8 tasks, then after every eighth, and after every task if they are slow.
         private struct Pace {
             private let began = monotonicNow()
             private var count = 0
             private var nextLook = 1
-            /// Whether tasks have taken more than 10 µs on average.
             private(set) var isSlow = false
-            /// Whether other work of the pool should have its turn: after a millisecond.
+            /// After a millisecond, other work of the pool has its turn.
             private(set) var isOver = false
 
-            /// Counts a task. Returns whether this read the clock.
             mutating func countTask() -> Bool {
                 count += 1
                 guard count == nextLook else { return false }
@@ -114,13 +93,11 @@
             }
         }
 
-        /// - Parameter face: The executor of tasks that prefer the loop.
         init(_ face: any TaskExecutor) { self.face = face }
 
         // MARK: On the loop
 
-        /// Adds a task, which was parked and is resumed. `preferred` is the executor that it prefers. Returns `false` if
-        /// that is one of the user's.
+        /// `preferred` is the executor that the task prefers. Returns `false` if that is one of the user's.
         func add(_ job: UnownedJob, for preferred: UnsafeRawPointer?) -> Bool {
             guard let preferred = unsafe preferred else {
                 jobs.append(job)
@@ -132,12 +109,10 @@
             return true
         }
 
-        /// Hands over the tasks of a batch.
         @inline(__always)
         func endBatch() { if !jobs.isEmpty { handOver() } }
 
-        /// Starts another runner if tasks wait and none was begun for a while. Called in every turn, and at least every
-        /// `patience` while `mayHaveWaiting`.
+        /// Called in every turn, and at least every `patience` while `mayHaveWaiting`.
         @inline(__always)
         func endTurn(at now: Instant) { if mayHaveWaiting { startRunnerIfStuck(at: now) } }
 
@@ -179,7 +154,7 @@
 
         // MARK: On the pool
 
-        /// An unstructured task: it runs other tasks, which do not wait for each other, and ends when none is left.
+        /// Unstructured: it runs other tasks, which do not wait for each other, and ends when none is left.
         private func startRunner() { Task.detached { await self.run() } }
 
         private func run() async {
@@ -187,7 +162,6 @@
             while runForAWhile() { await Task.yield() }
         }
 
-        /// Runs tasks for a millisecond or until none is left. Returns whether the runner must go on.
         private func runForAWhile() -> Bool {
             var pace = Pace()
             while let job = queue.withLock({ $0.takeNext() }) {
@@ -200,7 +174,6 @@
         }
     }
 
-    /// The default executor as a serial executor, on which the pool runs the jobs of its tasks. The zero value: that is
-    /// how compiled code names it, in every call that switches to it.
+    /// The zero value: compiled code names the default executor so, in every call that switches to it.
     private let defaultExecutor = unsafe unsafeBitCast((0, 0), to: UnownedSerialExecutor.self)
 #endif

@@ -6,20 +6,13 @@
     import Darwin
 #endif
 
-/// A child process of a link, from its start until it was waited for. Keeps itself until then, so that a client that
-/// was deallocated leaves neither the process nor a zombie behind.
+/// A child process of a link. Keeps itself until it was waited for, so that a deallocated client leaves no zombie.
 ///
 ///     running ──end──► terminated (SIGTERM) ──1 s──► killed (SIGKILL)
 ///        └────────────────────┴─── it ends ─────────────┴──► over
 ///
-/// When it has ended, the rest of its process group is killed before it is waited for: until then nothing else can have
-/// the number of the group. If this program is process 1, the rest become its children, which `OrphanReaper` waits for.
-///
-/// Signals go to its group, and to itself if it has joined another one.
-///
-/// Linux tells of its end by a descriptor (`pidfd_open(2)`). Elsewhere, and with the poller that stands for other
-/// systems, it is asked at intervals.
-///
+/// The rest of its group is killed before it is waited for: until then no other group can have the number. Those that
+/// become children of this process, as process 1, are left to `OrphanReaper`.
 /// Unchecked Sendable: it lives on one loop, and its methods are called there only.
 final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     private enum Stage {
@@ -31,34 +24,27 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
 
     /// How long a process may take to end: after the end of its input, and after SIGTERM.
     static let patience = Duration.seconds(1)
-    /// The intervals at which a process is asked for that cannot tell of its end: usually, and if it is about to end.
+    /// Between polls of a process that cannot tell of its end: usually, and if it is about to end.
     private static let (interval, shortInterval) = (Duration.milliseconds(500), Duration.milliseconds(10))
 
     private let loop: SocketEventLoop
     private let process: Int32
     private var stage = Stage.running
-    /// Tells of the end; -1 if there is none.
     private var notice: Int32
     private let noticeID: UInt64
-    /// Standard error; -1 after its end.
     private var errors: Int32
     private let errorsID: UInt64
     private var lines = OutputLines()
     private lazy var timer = LoopTimer(target: self)
-    /// When it is asked next; `nil` if it tells of its end.
     private var nextLook: Instant?
-    /// The transport of its link, while that is open.
     weak var transport: PipeTransport?
     private var receiver: (@Sendable (ProcessEvent) -> Void)?
-    /// A reference to itself, until it is over.
     private var itself: ChildProcess?
 
-    /// How it has ended; `nil` before, and if that is not known.
     private(set) var exit: ProcessExit?
 
     var isOver: Bool { if case .over = stage { true } else { false } }
 
-    /// Starts the program of `command`. Returns the process with the other ends of its standard output and input.
     static func start(
         _ command: ChildCommand,
         on loop: SocketEventLoop
@@ -96,7 +82,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         loop.register(self, id: errorsID)
     }
 
-    /// Begins to watch it. Not before the transport has reported that it is connected.
+    /// Call this after the transport has reported that it is connected.
     func watch() {
         guard !isOver else { return }
         if notice >= 0 {
@@ -114,24 +100,20 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
 
     func watchFailed(_ code: Int32) { if !isOver { lookSoon() } }
 
-    /// Looks whether it has ended, but not before this call has returned: the caller may be the receiver.
+    /// Not before this call has returned: the caller may be the receiver.
     private func lookSoon() {
         nextLook = loop.now
         armTimer()
     }
 
-    /// See `Transport.followProcess(_:)`.
     func follow(_ receiver: @escaping @Sendable (ProcessEvent) -> Void) -> Bool {
         if !isOver { self.receiver = receiver }
         return !isOver
     }
 
-    // MARK: The end
-
-    /// Lets the process end: its link is over.
     func end() {
         guard case .running = stage else { return }
-        // Somebody else has waited for it, and its number may be that of another process.
+        // Another part of the program has waited for it, and its number may be that of another process.
         if state(ofChild: process) == .unknown { return lookSoon() }
         signalChild(process, notice, SIGTERM)
         stage = .terminated(killAt: loop.now.advanced(by: Self.patience))
@@ -170,7 +152,7 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
             signalChild(process, notice, SIGKILL)
             stage = .killed(giveUpAt: now.advanced(by: Self.patience))
         case .killed(let giveUpAt) where giveUpAt <= now:
-            // The system does not let it end yet. It is still waited for, but nobody waits with it.
+            // The system does not let it end yet. It is still waited for, but the receiver does not wait any longer.
             stage = .killed(giveUpAt: .distantFuture)
             tellOfEnd()
         default: break
@@ -178,7 +160,6 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         if !isOver { armTimer() }
     }
 
-    /// Looks whether it has ended, and waits for it then.
     private func look() {
         guard !isOver else { return }
         switch state(ofChild: process) {
@@ -208,8 +189,6 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
         descriptor = -1
     }
 
-    // MARK: Standard error
-
     private func readErrors(upTo rounds: Int) {
         for _ in 0..<rounds where errors >= 0 {
             let (count, code, new) = unsafe withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 8) {
@@ -233,7 +212,6 @@ final class ChildProcess: WatchedSocket, TimerTarget, @unchecked Sendable {
     }
 }
 
-/// The error of a program that could not be started.
 private func spawnError(_ code: Int32, _ command: ChildCommand, _ doing: String) -> TransportError {
     var error = transportError(code, doing)
     switch code {

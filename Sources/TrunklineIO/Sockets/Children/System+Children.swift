@@ -8,9 +8,6 @@ import CTrunkline
     import Darwin
 #endif
 
-// Child processes and pipes: every function here exists on all platforms.
-
-/// Creates a pipe whose ends are closed when a program is executed. Throws if the system has no descriptors left.
 func makePipe(_ doing: String) throws(TransportError) -> (reading: Int32, writing: Int32) {
     var ends: [Int32] = [-1, -1]
     #if os(Linux)
@@ -33,7 +30,7 @@ func makePipe(_ doing: String) throws(TransportError) -> (reading: Int32, writin
     return (ends[0], ends[1])
 }
 
-/// Lets reads and writes return at once. Returns the flags that the descriptor had; a negative number if it is not open.
+/// Returns the flags that the descriptor had; negative if it is not open.
 @discardableResult
 func setNonBlocking(_ descriptor: Int32) -> Int32 {
     let flags = fcntl(descriptor, F_GETFL)
@@ -41,9 +38,8 @@ func setNonBlocking(_ descriptor: Int32) -> Int32 {
     return flags
 }
 
-/// Closes a descriptor that the user has passed, and gives its file back the flags that it had: other processes, such as a
-/// shell, may use the same file. In place of standard input, output and error, the null device is opened, because whatever
-/// is opened next would have their numbers.
+/// Closes a descriptor of the user. Restores its flags: a shell may use the same file. Puts the null device in place of
+/// standard input, output and error, because whatever is opened next would have their numbers.
 func retire(_ descriptor: Int32, flags: Int32) {
     if flags >= 0, flags & O_NONBLOCK == 0 { _ = fcntl(descriptor, F_SETFL, flags) }
     guard descriptor <= 2 else { return closeDescriptor(descriptor) }
@@ -64,9 +60,8 @@ func readDescriptor(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPoin
     unsafe read(descriptor, buffer.baseAddress, buffer.count)
 }
 
-/// Writes `pieces` in one call, without SIGPIPE. Returns a negative number and sets `errno` on failure.
-///
-/// Pipes have no flag for this, so the signal is blocked in this thread meanwhile.
+/// Returns a negative number and sets `errno` on failure. Pipes have no flag against SIGPIPE, so the signal is blocked
+/// in this thread meanwhile.
 func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
     var (signals, before) = (sigset_t(), sigset_t())
     unsafe sigemptyset(&signals)
@@ -84,7 +79,7 @@ func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int
         return unsafe writev(descriptor, vectors.baseAddress, Int32(vectors.count))
     }
     let code = errno
-    // If the program has blocked it itself, it is the program's to take.
+    // If the program has blocked the signal itself, it is the program's to take.
     if unsafe count < 0 && code == EPIPE && sigismember(&before, SIGPIPE) == 0 {
         var pending = sigset_t()
         unsafe sigpending(&pending)
@@ -98,16 +93,11 @@ func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int
     return count
 }
 
-// MARK: - Processes
-
-/// Sends `signal` to every process of the group that `process` has begun with.
 func signalGroup(of process: Int32, _ signal: Int32) {
     if process > 1 { _ = kill(-process, signal) }
 }
 
-/// Sends `signal` to a child that was not waited for, and to its group. The child may have joined another group.
-///
-/// - Parameter notice: The descriptor of `openExitNotice(of:)`, or -1.
+/// The child was not waited for, and may have joined another group. `notice` is that of `openExitNotice(of:)`, or -1.
 func signalChild(_ process: Int32, _ notice: Int32, _ signal: Int32) {
     let isInGroup = getpgid(process) == process
     signalGroup(of: process, signal)
@@ -120,16 +110,12 @@ func signalChild(_ process: Int32, _ notice: Int32, _ signal: Int32) {
     _ = kill(process, signal)
 }
 
-/// What is left of a group of processes among the children of this process.
 enum GroupRest {
-    /// One that had ended was waited for. There may be more.
     case reaped
-    /// Some have not ended.
     case running
     case none
 }
 
-/// Waits for one process of the group, if that is a child of this process and has ended. Never for another child.
 func reapOne(ofGroup group: Int32) -> GroupRest {
     #if os(Linux)
         switch trunkline_reap_in_group(group) {
@@ -142,7 +128,6 @@ func reapOne(ofGroup group: Int32) -> GroupRest {
     #endif
 }
 
-/// Whether processes whose parent has ended become children of this process.
 func isReaper() -> Bool {
     #if os(Linux)
         trunkline_is_reaper() == 1
@@ -151,7 +136,6 @@ func isReaper() -> Bool {
     #endif
 }
 
-/// Why a descriptor cannot be used for `purpose`, which is `O_RDONLY` or `O_WRONLY`; `nil` if it can. `flags` are its own.
 func obstacle(to purpose: Int32, _ descriptor: Int32, flags: Int32) -> String? {
     let mode = flags & O_ACCMODE
     guard mode != O_RDWR, mode != purpose else { return nil }
@@ -169,12 +153,10 @@ func openExitNotice(of process: Int32) -> Int32 {
     #endif
 }
 
-/// How far a child is, as far as its parent knows.
 enum ChildState {
     case running
-    /// It has ended, and its parent has not waited for it: its number is still its own.
+    /// Its parent has not waited for it: its number is still its own.
     case ended
-    /// The parent has waited for it, or ignores the ends of children, so nothing is known of it.
     case unknown
 }
 
@@ -190,7 +172,6 @@ func state(ofChild process: Int32) -> ChildState {
     #endif
 }
 
-/// Waits for a child that has ended. Returns `nil` if another part of the program has done so.
 func reap(_ process: Int32) -> ProcessExit? {
     var status: Int32 = 0
     var code: Int32
@@ -198,8 +179,7 @@ func reap(_ process: Int32) -> ProcessExit? {
     return code == process ? ProcessExit(waitStatus: status) : nil
 }
 
-/// Starts the program of `command` in a process group of its own. `descriptors` become its standard input, output and
-/// error. Returns the number of the process, or that of an error.
+/// Starts a process group. `descriptors` become standard input, output and error. Returns its number, or an error's.
 func spawn(_ command: ChildCommand, _ descriptors: [Int32]) -> (process: Int32, code: Int32) {
     #if os(Linux) || os(macOS)
         #if os(Linux)
@@ -259,7 +239,7 @@ func spawn(_ command: ChildCommand, _ descriptors: [Int32]) -> (process: Int32, 
     #endif
 }
 
-/// The environment of the child, as `NAME=value` with a zero byte at the end. What is inherited need not be UTF-8.
+/// `NAME=value` with a zero byte at the end. What is inherited need not be UTF-8.
 private func environment(of command: ChildCommand) -> [[CChar]] {
     var texts: [[CChar]] = []
     if command.inheritsEnvironment {
@@ -279,7 +259,6 @@ private func environment(of command: ChildCommand) -> [[CChar]] {
         + command.environment.sorted { $0.key < $1.key }.map { Array("\($0.key)=\($0.value)".utf8CString) }
 }
 
-/// Texts for a function of C: an array of pointers that ends with a null pointer.
 @unsafe
 private struct CTexts {
     private(set) var pointers: [UnsafeMutablePointer<CChar>?]

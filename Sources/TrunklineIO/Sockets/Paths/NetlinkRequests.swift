@@ -5,16 +5,11 @@
         import Musl
     #endif
 
-    /// Queries routes and interfaces from the Linux kernel. The kernel answers within the system call, so nothing
-    /// waits.
-    ///
-    /// This object is the only owner of its socket.
+    /// The kernel answers within the system call, so nothing waits. The only owner of its socket.
     final class NetlinkRequests {
         enum Answer {
             case message(NetlinkMessage)
-            /// The kernel refused, with this error number.
             case refused(Int32)
-            /// No answer: the socket failed, with this error number.
             case missing(Int32)
         }
 
@@ -22,7 +17,7 @@
         private var sequence: UInt32 = 0
         private var memory = [UInt8](repeating: 0, count: 16 * 1024)
 
-        /// Takes ownership of a socket that is in no groups. Throws if requests are not answered.
+        /// Takes ownership of a socket in no groups. Throws if requests are not answered.
         init(_ descriptor: Int32) throws(NetlinkFailure) {
             self.descriptor = descriptor
             switch route(to: .loopback(port: 1), from: nil) {
@@ -35,7 +30,6 @@
 
         deinit { closeDescriptor(descriptor) }
 
-        /// Queries a route; see `NetlinkRequest.route`.
         func route(to address: SocketAddress, from source: SocketAddress?, findsEntry: Bool = false) -> Answer {
             sequence &+= 1
             let request = NetlinkRequest.route(to: address, from: source, findsEntry: findsEntry, sequence: sequence)
@@ -43,7 +37,6 @@
             return answer(to: request)
         }
 
-        /// Queries an interface by its index.
         func link(_ index: UInt32) -> NetlinkLink? {
             sequence &+= 1
             guard case .message(let message) = answer(to: NetlinkRequest.link(index, sequence: sequence)) else {
@@ -76,14 +69,11 @@
         }
     }
 
-    /// Why the network cannot be queried or watched.
     struct NetlinkFailure: Error {
         let code: Int32
 
-        /// Whether a later attempt may succeed: the system ran out of a resource.
         var isTemporary: Bool { [EMFILE, ENFILE, ENOMEM, ENOBUFS].contains(code) }
 
-        /// The line for the operator.
         var message: String {
             let names: [Int32: String] = [
                 EPERM: "EPERM", EACCES: "EACCES", EAFNOSUPPORT: "EAFNOSUPPORT", EPROTONOSUPPORT: "EPROTONOSUPPORT",

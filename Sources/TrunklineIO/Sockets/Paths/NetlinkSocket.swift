@@ -5,19 +5,15 @@
         import Musl
     #endif
 
-    // Sockets of NETLINK_ROUTE (netlink(7)).
-
     /// `struct sockaddr_nl`.
     private struct NetlinkAddress {
         var family = UInt16(AF_NETLINK)
         var padding: UInt16 = 0
-        /// The port ID of the socket; 0 for the kernel.
         var port: UInt32 = 0
         var groups: UInt32 = 0
     }
 
-    /// Opens a non-blocking socket that is in `groups`, one bit per group. Returns the negative error number on
-    /// failure.
+    /// `groups` has one bit per group. Returns the negative error number on failure.
     @Sendable
     func openNetlinkSocket(_ groups: UInt32) -> Int32 {
         let type = Int32(SOCK_RAW.rawValue) | Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
@@ -33,8 +29,7 @@
         return -code
     }
 
-    /// Receives one datagram, truncated to the size of `memory`. Returns its size, 0 if it is not from the kernel, or
-    /// the negative error number on failure.
+    /// Returns the size, 0 if the datagram is not from the kernel, or the negative error number.
     func receiveNetlink(_ descriptor: Int32, into memory: inout [UInt8]) -> Int {
         var sender = NetlinkAddress(family: 0)
         var length = socklen_t(MemoryLayout<NetlinkAddress>.size)

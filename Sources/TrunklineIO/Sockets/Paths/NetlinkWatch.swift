@@ -5,21 +5,14 @@
         import Musl
     #endif
 
-    /// Watches for changes of interfaces, addresses, routes and rules, on a loop.
-    ///
-    /// The content of a notification is not used: observers query the kernel again. So it does not matter that the
-    /// kernel drops notifications when there are too many.
-    ///
+    /// Observers query the kernel again after a change, so it does not matter that the kernel may drop notifications.
     /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class NetlinkWatch: WatchedSocket, TimerTarget, @unchecked Sendable {
         /// Interfaces (1), addresses and routes of IPv4 (5, 7) and IPv6 (9, 11), rules of both (8, 19), next hops (32).
-        /// Group 1 is the lowest bit.
         static let groups: UInt32 = [1, 5, 7, 8, 9, 11, 19, 32].reduce(0) { $0 | 1 << ($1 - 1) }
 
-        /// The delay from the first notification of a change until observers are notified: a change may come in several
-        /// steps.
+        /// A change may come in several steps, so observers are notified this long after the first one.
         private static let settlingTime = Duration.milliseconds(10)
-        /// The minimum time between two notifications of observers.
         private static let interval = Duration.milliseconds(50)
 
         let loop: SocketEventLoop
@@ -27,7 +20,6 @@
         private let descriptor: Int32
         private weak var monitor: SystemPathMonitor?
         private lazy var timer = LoopTimer(target: self)
-        /// Whether observers must still be notified of a change. The timer is then armed.
         private var isPending = false
         private var toldAt = Instant.distantPast
         private var memory = [UInt8](repeating: 0, count: 8 * 1024)

@@ -1,7 +1,4 @@
-/// The observers of a monitor, grouped by their loops. May be used on any thread.
-///
-/// There is one observer per client, so there may be thousands. They are held weakly. Deallocated observers are removed
-/// with each change, and whenever the number of entries may have doubled.
+/// The observers of a monitor by loop, held weakly: one per client, perhaps thousands. May be used on any thread.
 final class PathObservers: Sendable {
     private struct Observer {
         weak var object: (any PathObserver)?
@@ -10,11 +7,9 @@ final class PathObservers: Sendable {
     private struct Group {
         let loop: any EventLoop
         var observers: [Observer] = []
-        /// The number of entries at which deallocated observers are removed.
         var limit = 64
 
-        /// Removes deallocated observers. Returns the others, which the caller keeps until the lock is released: it may
-        /// hold the last reference to an observer.
+        /// The caller keeps the observers until the lock is released: a last reference must not end under it.
         mutating func prune() -> [any PathObserver] {
             let left = observers.compactMap(\.object)
             observers = left.map { Observer(object: $0) }
@@ -22,7 +17,6 @@ final class PathObservers: Sendable {
             return left
         }
 
-        /// Adds an observer. Returns what `prune` returns.
         mutating func add(_ observer: any PathObserver) -> [any PathObserver] {
             let left = observers.count >= limit ? prune() : []
             observers.append(Observer(object: observer))
@@ -32,7 +26,6 @@ final class PathObservers: Sendable {
 
     private let groups = Lock<[ObjectIdentifier: Group]>([:])
 
-    /// The number of observers; may include deallocated ones.
     var count: Int { groups.withLock { $0.values.reduce(0) { $0 + $1.observers.count } } }
 
     func add(_ observer: any PathObserver, on loop: any EventLoop) {
@@ -41,7 +34,6 @@ final class PathObservers: Sendable {
         }
     }
 
-    /// Notifies every observer of `change`, soon, on its loop.
     func tell(_ change: NetworkChange) {
         let loops = groups.withLock { $0.values.map(\.loop) }
         for loop in loops {

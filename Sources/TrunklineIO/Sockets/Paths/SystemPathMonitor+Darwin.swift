@@ -2,10 +2,7 @@
     import Dispatch
     import Network
 
-    /// Watches the network of a Darwin system with `NWPathMonitor`.
-    ///
-    /// Written from the documentation: the project's check runs on Linux, where this file is not compiled. `SocketPath`
-    /// and `InterfaceAddress`, which find the paths, are tested there.
+    /// Written from the documentation: the project's check runs on Linux, where this file is not compiled.
     package final class SystemPathMonitor: PathMonitor {
         package static let shared = SystemPathMonitor()
 

@@ -5,15 +5,11 @@
         import Musl
     #endif
 
-    /// Watches the network of a Linux host with netlink(7), on the loop of its first observer.
-    ///
-    /// It keeps no copy of the routing table. Paths are queried, and cached until something changes.
-    ///
-    /// If netlink is forbidden or missing, every path is `unknown`, and the client writes one line to standard error.
+    /// Uses netlink(7) on the loop of its first observer. Paths are queried, and cached until something changes. If
+    /// netlink is forbidden or missing, every path is `unknown`, and one line is written to standard error.
     package final class SystemPathMonitor: PathMonitor {
         package static let shared = SystemPathMonitor()
 
-        /// Opens a netlink socket that is in `groups`, one bit per group. Returns the negative error number on failure.
         package typealias Opener = @Sendable (_ groups: UInt32) -> Int32
 
         private let open: Opener
@@ -21,9 +17,6 @@
         private let observers = PathObservers()
         private let state = Lock(State())
 
-        /// - Parameters:
-        ///   - open: Opens sockets; in tests it may fail.
-        ///   - report: Receives the line for the operator.
         package init(
             opening open: @escaping Opener = openNetlinkSocket,
             reporting report: @escaping @Sendable (String) -> Void = { writeToStandardError($0) }
@@ -36,10 +29,8 @@
             var watch: NetlinkWatch?
             var wakeWatch: WakeWatch?
             var requests: NetlinkRequests?
-            /// Whether this process cannot use netlink.
             var isRefused = false
             var hasReported = false
-            /// What was found since the last change.
             var found = Found()
         }
 
@@ -49,7 +40,7 @@
                 let source: SocketAddress?
             }
 
-            /// The size at which a cache is emptied; the oldest entries are not tracked.
+            /// A cache of this size is emptied: the oldest entries are not tracked.
             static let limit = 1024
 
             var paths: [Way: NetworkPath] = [:]
@@ -57,8 +48,6 @@
             var links: [UInt32: NetlinkLink] = [:]
             var hasNetwork: Bool?
         }
-
-        // MARK: Observers
 
         package func add(_ observer: any PathObserver, on loop: any EventLoop) -> Bool {
             guard let loop = loop as? SocketEventLoop else { return false }
@@ -72,7 +61,6 @@
             return true
         }
 
-        /// Returns the failure, or `nil` if there is none or it is already known.
         private func start(_ state: inout State, on loop: SocketEventLoop) -> NetlinkFailure? {
             guard !state.isRefused else { return nil }
             do throws(NetlinkFailure) {
@@ -100,22 +88,17 @@
             if isFirst { report(failure.message) }
         }
 
-        // MARK: Changes
-
-        /// Discards everything that was found: it may no longer be true.
         func forgetPaths() {
-            // Deallocated outside the lock.
+            // Deallocates outside the lock.
             _ = state.withLock { exchange(&$0.found, with: Found()) }
         }
 
-        /// Notifies the observers.
         func tell(_ change: NetworkChange) {
             forgetPaths()
             observers.tell(change)
         }
 
-        /// Handles the failure of the socket. Reopens it, unless it was opened less than a second ago. Call this on the
-        /// loop of `watch`.
+        /// Reopens the socket, unless it was opened less than a second ago. Call this on the loop of `watch`.
         func watchEnded(_ watch: NetlinkWatch, _ failure: NetlinkFailure) {
             let hadRest = watch.loop.now.since(watch.openedAt) > .seconds(1)
             let ended = state.withLock { state -> NetlinkFailure? in
@@ -126,8 +109,6 @@
             if let ended { say(ended) }
             tell(.paths)
         }
-
-        // MARK: Questions
 
         package func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {
             guard let target = address.routed else { return .local }
@@ -171,8 +152,7 @@
             case .message(let message):
                 guard let answer = NetlinkRoute(message) else { return .unknown }
                 route = answer
-            // The last three: the route is a blackhole (or no socket can have this source), the route prohibits
-            // packets, the scope is not an interface.
+            // The last three: a blackhole (or an unusable source), a prohibition, a scope that is not an interface.
             case .refused(let code):
                 let isRouteless = [ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EINVAL, EACCES, ENODEV].contains(
                     code
@@ -197,7 +177,7 @@
             )
         }
 
-        /// Returns an address at an interface. A link-local IPv6 address has the interface as its scope.
+        /// A link-local IPv6 address has the interface as its scope.
         private func address(_ bytes: [UInt8], of link: NetlinkLink) -> SocketAddress {
             guard bytes.count == 16 else { return .ipv4(bytes, port: 0) }
             let isOfLink = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
@@ -211,9 +191,8 @@
             return link
         }
 
-        /// Queries the route to an address of this host, which takes the same time however many addresses there are.
-        /// Only if the address seems to be missing are all addresses listed: it may be in a routing table other than
-        /// the main one.
+        /// Asks for the route, which takes the same time however many addresses there are. Lists the addresses only if
+        /// it seems to be missing: it may be in a routing table other than the main one.
         private func findAddress(_ host: SocketAddress, _ state: inout State) -> Bool {
             if case .message(let message)? = state.requests?.route(to: host, from: nil, findsEntry: true),
                 let route = NetlinkRoute(message), route.isLocal, let index = route.interface,

@@ -6,9 +6,7 @@
     #endif
     import CTrunkline
 
-    /// Detects on a loop that the machine woke up: the clock jumps then. The monotonic clocks distinguish a wake-up
-    /// from a clock that was set.
-    ///
+    /// Detects that the machine woke up: the clock jumps. Monotonic clocks tell that from a clock that was set.
     /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class WakeWatch: WatchedSocket, @unchecked Sendable {
         private let loop: SocketEventLoop
@@ -37,7 +35,7 @@
             if gauge.hasSlept(total: monotonicNow(), awake: awakeNow()) { monitor?.tell(.wake) }
         }
 
-        /// Then sleep goes unnoticed; everything else works.
+        /// Sleep then goes unnoticed; everything else works.
         func watchFailed(_ code: Int32) {}
     }
 #endif

@@ -1,8 +1,7 @@
-/// Two open descriptors of the system that one link uses. Pairs are equal if they have the same owner.
 package struct DescriptorPair: Hashable, Sendable, CustomStringConvertible {
     package let reading: Int32
     package let writing: Int32
-    /// Closes the descriptors, unless a link has taken them. Shared by the copies of the pair.
+    /// Closes the descriptors, unless a link has taken them.
     package let owner: any AnyObject & Sendable
 
     package init(reading: Int32, writing: Int32, owner: any AnyObject & Sendable) {

@@ -5,7 +5,6 @@
 /// UDP, it begins with `udp://`: `"udp://gateway.example:7000"`. Commands and descriptors have no such text.
 /// <doc:Transports> says which one to use.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
-    /// The address that an endpoint names.
     package enum Target: Hashable, Sendable {
         case host(String, port: UInt16)
         case unix(path: String)
@@ -32,7 +31,6 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// identity, too. <doc:Transports#Datagrams> describes what differs.
     public private(set) var usesDatagrams = false
 
-    /// The weight that `weighing(_:)` has set. Default 1.
     package var weight: Double { uncomparedWeight.value }
 
     private var uncomparedWeight = Uncompared(1.0)
@@ -239,9 +237,8 @@ extension Endpoint: ExpressibleByStringLiteral {
 
 /// The error that ``Endpoint/init(parsing:)`` throws for text that is not a valid endpoint.
 public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The rejected text, unescaped. It may contain a password or control characters, so it must not be logged.
+    /// Unescaped. It may contain a password or control characters, so it must not be logged.
     package let text: String
-    /// A human-readable description of what is wrong with the text.
     package let reason: String
 
     /// The text, the reason, and the valid formats. The text is escaped, and anything before an `@` is replaced by
@@ -250,8 +247,6 @@ public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible 
         "invalid endpoint \"\(text.withoutCredentials.escaped())\": \(reason) (use \"host:port\", \"[ipv6]:port\", \"unix:path\" or \"vsock://cid:port\"; with TLS, \"tls://host:port\"; with UDP, \"udp://host:port\")"
     }
 }
-
-// A host may have a user name and password before it, which the descriptions replace.
 
 extension Endpoint: CustomReflectable {
     /// Empty, so that `dump` shows only the description.

@@ -1,18 +1,13 @@
-/// A service that is recognized by the first bytes that it sends: why a server that was expected to speak another protocol
-/// cannot be understood.
-///
-/// Only beginnings that hardly any other protocol has are recognized.
+/// A service that is recognized by its first bytes. Only beginnings that hardly any other protocol has are recognized.
 package enum KnownService: String, Sendable, CaseIterable {
     case tls = "TLS"
     case http = "HTTP"
     case http2 = "HTTP/2"
     case ssh = "SSH"
-    /// Both begin with a line that has the number 220.
     case mail = "SMTP or FTP"
     case pop3 = "POP3"
     case imap = "IMAP"
     case redis = "Redis"
-    /// Both refuse with a line that begins with `-ERR`.
     case redisOrPOP3 = "Redis or POP3"
     case mysql = "MySQL"
     case postgres = "PostgreSQL"
@@ -23,20 +18,17 @@ package enum KnownService: String, Sendable, CaseIterable {
     case rsync = "rsync"
     case socks = "SOCKS 5"
 
-    /// Looks at the bytes at the front of `buffer`, the first that a server has sent; `nil` if they show nothing.
     package init?(_ buffer: borrowing ReceiveBuffer) {
         var first: [UInt8] = []
         for offset in 0..<Self.longest { if let byte = buffer.byte(at: offset) { first.append(byte) } }
         self.init(first)
     }
 
-    /// - Parameter bytes: The first bytes that a server has sent. At most 16 are looked at.
     package init?(_ bytes: some Collection<UInt8>) {
         let first = Array(bytes.prefix(Self.longest))
         func begins(_ text: String) -> Bool { first.starts(with: text.utf8) }
         func byte(_ index: Int) -> UInt8? { index < first.count ? first[index] : nil }
-        // A record: its kind (an alert, or a message of the handshake), the version, and a length of at most 16 KiB and
-        // something (RFC 8446, section 5.1).
+        // A record: an alert or a handshake message, the version, and a length up to about 16 KiB (RFC 8446 §5.1).
         if let kind = byte(0), kind == 0x15 || kind == 0x16, byte(1) == 3, (byte(2) ?? 5) <= 4, (byte(3) ?? 0) <= 0x48 {
             self = .tls
         } else if let (_, service) = Self.beginnings.first(where: { begins($0.text) }) {
@@ -71,9 +63,7 @@ package enum KnownService: String, Sendable, CaseIterable {
 
 /// What a server has sent before its first frame, apart from frames.
 package enum FirstBytes: Sendable, Hashable {
-    /// Nothing, or a frame has come.
     case none
-    /// Bytes that show nothing.
     case unknown
     case service(KnownService)
 }

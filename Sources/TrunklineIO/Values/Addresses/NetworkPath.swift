@@ -17,7 +17,6 @@ public enum NetworkPath: Sendable, Hashable, CustomStringConvertible {
     /// Packets take this route.
     case route(NetworkRoute)
 
-    /// Whether packets can reach the server, as far as is known. True for an unknown path.
     package var isUsable: Bool { self != .noRoute }
 
     /// The path as text, such as `eth0 from 10.0.0.2 via 10.0.0.1`, `this host`, `no route` or `unknown path`.
@@ -41,7 +40,6 @@ public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
     /// Whether the interface is a tunnel, such as that of a VPN, whose packets travel inside those of another
     /// interface. Determined by the kind of the interface on Linux, and by its name and flags on Darwin.
     public let isTunnel: Bool
-    /// The local address that a new socket gets, with port 0.
     package let source: SocketAddress?
 
     package init(interface: String, source: SocketAddress?, gateway: String? = nil, isTunnel: Bool = false) {

@@ -29,7 +29,6 @@ public enum ProxyFailure: Sendable, Hashable {
     /// The proxy has sent something that its protocol does not allow. Perhaps it is a proxy of another kind, or none.
     case protocolViolation
 
-    /// Whether the next attempt would fail in the same way.
     package var isPermanent: Bool {
         switch self {
         case .authenticationRequired, .credentialsRefused, .notAllowed, .unsupported: true

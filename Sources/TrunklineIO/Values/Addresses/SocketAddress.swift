@@ -1,24 +1,17 @@
-/// The family of an IP address.
 package enum AddressFamily: Hashable, Sendable, CaseIterable {
     case ipv6, ipv4
 
     package var other: AddressFamily { self == .ipv6 ? .ipv4 : .ipv6 }
 
-    /// The name of the family in messages.
     package var name: String { self == .ipv6 ? "IPv6" : "IPv4" }
 }
 
-/// The address to which a socket connects or at which it listens, or what a link uses instead of a socket. It needs no name
-/// resolution.
+/// Where a socket connects or listens, or what a link uses instead of a socket. Needs no name resolution.
 package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
-    /// The four bytes of the address.
     case ipv4([UInt8], port: UInt16)
-    /// The sixteen bytes of the address, and its scope (0 for none).
     case ipv6([UInt8], port: UInt16, scope: UInt32)
-    /// The path of a Unix domain socket.
     case unix(path: String)
     case vsock(cid: UInt32, port: UInt32)
-    /// A child process that is started.
     indirect case command(ChildCommand)
     case descriptors(DescriptorPair)
 
@@ -31,7 +24,6 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// `nil` for everything but an IP address.
     package var family: AddressFamily? {
         switch self {
         case .ipv4: .ipv4
@@ -40,7 +32,6 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The bytes of an IP address; `nil` for everything else.
     package var ipBytes: [UInt8]? {
         switch self {
         case .ipv4(let bytes, _), .ipv6(let bytes, _, _): bytes
@@ -48,8 +39,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the address is reached regardless of the network of this host: everything but an IP address, and a
-    /// loopback address.
+    /// Reached regardless of the network of this host, which is also true of everything but an IP address.
     package var isLoopback: Bool {
         switch self {
         case .ipv4(let bytes, _): return bytes.first == 127
@@ -60,7 +50,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The IP address as text (RFC 5952 §4), with its zone and without its port; for a path, the path.
+    /// RFC 5952 §4, with the zone and without the port.
     package var host: String {
         switch self {
         case .ipv4(let bytes, _): return bytes.map(String.init).joined(separator: ".")
@@ -83,17 +73,14 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The zone of an address with this scope: the index of an interface (RFC 4007 §11.2).
     private static func zone(_ scope: UInt32) -> String { scope == 0 ? "" : "%\(scope)" }
 
-    /// Whether the address is on the link of one interface, and says of none which one: `fe80::1` without a zone.
     package var lacksZone: Bool {
         guard case .ipv6(let bytes, _, 0) = self, bytes.count == 16 else { return false }
         return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
     }
 
-    /// Returns the four bytes of an IPv4 address in the notation of `inet_aton`: one to four numbers, decimal, octal
-    /// (`010`) or hexadecimal (`0x8`), the last of which fills the remaining bytes. `nil` for anything else.
+    /// `inet_aton`: one to four numbers, decimal, octal or hexadecimal, the last of which fills the remaining bytes.
     package static func abbreviatedIPv4(_ text: String) -> [UInt8]? {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard (1...4).contains(parts.count) else { return nil }
@@ -112,7 +99,6 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         return (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt64(24 - 8 * $0)) }
     }
 
-    /// Returns the same address with another port. What is no IP address is returned as it is.
     package func with(port: UInt16) -> SocketAddress {
         switch self {
         case .ipv4(let bytes, _): .ipv4(bytes, port: port)

@@ -52,8 +52,7 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         set { reasonBox = newValue.map { ReasonBox($0) } }
     }
 
-    /// Whether a look-up has found that there is no such name, or that it has no address of the family: an answer, unlike a
-    /// name server that fails or is silent.
+    /// An answer: there is no such name, or it has no address of the family.
     package var isNoSuchName = false
 
     /// In a box, because few errors have one.
@@ -74,14 +73,12 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
 
     /// The code and the message.
     public var description: String {
-        // The message says how.
         if case .exited = code { return .labelled("exited", message) }
         return .labelled(code.text, message)
     }
 }
 
 extension TransportError.Code {
-    /// The name of the case, without the names of modules and types.
     fileprivate var text: String {
         switch self {
         case .tls(let failure): "tls(\(failure))"

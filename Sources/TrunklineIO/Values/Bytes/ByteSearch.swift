@@ -1,9 +1,7 @@
-/// A word whose every byte is 1.
 private let ones: UInt64 = 0x0101_0101_0101_0101
 
-/// Searching for bytes, eight at a time.
 extension UnsafeRawBufferPointer {
-    /// Returns the offset of the first `byte` in `start..<end`, which must be within the memory.
+    /// `start..<end` must be within the memory.
     @inline(never)
     func firstOffset(of byte: UInt8, from start: Int, to end: Int) -> Int? {
         let pattern = UInt64(byte) &* ones
@@ -28,23 +26,18 @@ extension UnsafeRawBufferPointer {
         return nil
     }
 
-    /// Returns a word in which the lowest set bit is the top bit of the first byte at `index` that equals the byte of
-    /// `pattern`; 0 if none does. Bits above may be set wrongly.
+    /// The lowest set bit is the top bit of the first match; 0 if there is none. Bits above may be set wrongly.
     @inline(__always)
     private func matches(_ pattern: UInt64, at index: Int) -> UInt64 {
         let word = unsafe UInt64(littleEndian: loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ pattern
         return (word &- ones) & ~word & (ones &<< 7)
     }
 
-    /// Returns the offset of the first occurrence of `pattern` in `start..<end`; `start` if `pattern` is empty.
-    ///
-    /// For a pattern of at most eight bytes, the time depends on the number of bytes only, whatever they are.
+    /// Returns `start` if `pattern` is empty. Up to eight bytes, the time does not depend on what the bytes are.
     func firstOffset(of pattern: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Int? {
         guard let first = unsafe pattern.first else { return start <= end ? start : nil }
-        // An occurrence that begins here or later would not fit.
         let limit = end &- pattern.count &+ 1
         guard start < limit, let candidate = unsafe firstOffset(of: first, from: start, to: limit) else { return nil }
-        // Usually the first candidate is one.
         if unsafe has(pattern, from: 1, at: candidate) { return candidate }
         return unsafe firstOffset(of: pattern, PatternKey(pattern), from: candidate &+ 1, before: limit)
     }
@@ -60,8 +53,7 @@ extension UnsafeRawBufferPointer {
         var index = start
         while index < limit {
             guard let candidate = unsafe firstOffset(of: first, from: index, to: limit) else { return nil }
-            // Searching for each occurrence of the first byte would take ten times as long where there are many of
-            // them.
+            // Searching for each occurrence of the first byte would take ten times as long where there are many.
             let pause = Swift.min(limit, candidate &+ 32)
             index = candidate
             while index < pause {
@@ -78,7 +70,7 @@ extension UnsafeRawBufferPointer {
         return nil
     }
 
-    /// Whether the bytes at `index` are those of `pattern`, as far as they follow its first `length` bytes.
+    /// The first `length` bytes of `pattern` are not compared.
     @inline(__always)
     private func has(_ pattern: UnsafeRawBufferPointer, from length: Int, at index: Int) -> Bool {
         var length = length
@@ -90,11 +82,8 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// The first bytes of a pattern, at most eight.
 private struct PatternKey {
-    /// The bytes, the first one lowest.
     var word: UInt64 = 0
-    /// All bits of these bytes.
     var mask: UInt64 = 0
 
     package init(_ pattern: UnsafeRawBufferPointer) {

@@ -14,7 +14,7 @@
 /// rest, copy it: `Bytes(Array(body))`.
 public struct Bytes: Sendable {
     @usableFromInline package let storage: [UInt8]
-    /// The offset of the first byte within `storage`. Invariant: `start + count <= storage.count`.
+    /// Invariant: `start + count <= storage.count`.
     @usableFromInline package let start: Int
     /// The number of bytes.
     public let count: Int
@@ -42,7 +42,6 @@ public struct Bytes: Sendable {
     @inlinable
     public init(_ text: String) { self.init(Array(text.utf8)) }
 
-    /// Creates bytes that share `range` of `storage`, without copying it.
     @usableFromInline
     package init(sharing storage: [UInt8], in range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= storage.count, "range outside the storage")
@@ -51,7 +50,6 @@ public struct Bytes: Sendable {
         count = range.count
     }
 
-    /// Returns the bytes in `range`, which share this storage.
     package func shared(_ range: Range<Int>) -> Bytes {
         Bytes(sharing: storage, in: start + range.lowerBound..<start + range.upperBound)
     }
@@ -66,7 +64,7 @@ public struct Bytes: Sendable {
         }
     }
 
-    /// Copies all bytes to `memory`, which must have room for them.
+    /// `memory` must have room for the bytes.
     @inline(__always)
     package func copy(to memory: UnsafeMutableRawPointer) {
         unsafe storage.withUnsafeBytes { all in
@@ -83,8 +81,6 @@ public struct Bytes: Sendable {
         try body(storage.span.extracting(start..<start + count))
     }
 
-    /// Returns the bytes in `range`, which must be within bounds. They share the storage if they are at least an eighth
-    /// of it; otherwise they are copied.
     package func part(_ range: Range<Int>) -> Bytes {
         precondition(range.lowerBound >= 0 && range.upperBound <= count, "range out of bounds")
         let range = start + range.lowerBound..<start + range.upperBound
@@ -141,7 +137,6 @@ extension Bytes: Hashable {
         return unsafe a.withUnsafeBytes { a in
             unsafe b.withUnsafeBytes { b in
                 if unsafe a.baseAddress == b.baseAddress { return true }
-                // Compares eight bytes at a time, then the rest.
                 let words = a.count / 8
                 for word in 0..<words {
                     let (x, y) = unsafe (
@@ -169,11 +164,9 @@ extension Bytes: ExpressibleByStringInterpolation, ExpressibleByArrayLiteral {
     /// Creates bytes from an array literal.
     public init(arrayLiteral bytes: UInt8...) { self.init(bytes) }
 
-    /// The number of bytes of memory that this value keeps alive. Only for `compacted`: the capacity of an array of the
-    /// same size differs from run to run.
+    /// Only for `compacted`: the capacity of an array of the same size differs from run to run.
     package var heldBytes: Int { storage.capacity }
 
-    /// The same bytes, copied if they are part of much larger storage.
     package var compacted: Bytes { heldBytes <= count + count / 8 + 64 ? self : Bytes(Array(self)) }
 }
 
@@ -199,7 +192,6 @@ extension String {
 
 // MARK: - Building bytes
 
-/// Changing a value copies storage that other values share, so they do not change with it.
 extension Bytes {
     /// Creates `count` bytes that all have the value `byte`. A negative count counts as 0.
     public init(repeating byte: UInt8, count: Int) { self.init([UInt8](repeating: byte, count: Swift.max(0, count))) }
@@ -229,14 +221,7 @@ extension Bytes {
         unsafe Swift.withUnsafeBytes(of: ordered) { unsafe append(contentsOf: $0) }
     }
 
-    /// Appends the low `width` bytes of `value` and ignores the higher ones.
-    ///
-    /// - Parameters:
-    ///   - value: The integer.
-    ///   - width: The number of bytes, 1 to 8. Another width stops the program.
-    ///   - order: The order of the bytes.
-    ///   - file: The file that the failure message names. The default is the caller's.
-    ///   - line: The line that the failure message names. The default is the caller's.
+    /// Ignores the higher bytes of `value`. A `width` other than 1 to 8 stops the program.
     @inlinable
     package mutating func append(
         integer value: UInt64,
@@ -278,8 +263,6 @@ extension Bytes {
         return order == .bigEndian ? Value(bigEndian: value) : Value(littleEndian: value)
     }
 
-    /// Returns the unsigned integer of `width` bytes (1 to 8) at `offset`, or `nil` if it is not entirely within the
-    /// bytes.
     @inlinable
     package func integer(at offset: Int, width: Int, order: ByteOrder = .bigEndian) -> UInt64? {
         guard offset >= 0, width > 0, width <= 8, offset <= count &- width else { return nil }
@@ -292,8 +275,7 @@ extension Bytes {
 }
 
 extension [UInt8] {
-    /// Creates a copy of `sequence`, in one step where it is contiguous. `Array(sequence)` takes most sequences byte by
-    /// byte.
+    /// In one step where `sequence` is contiguous: `Array(sequence)` takes most sequences byte by byte.
     package init(copying sequence: some Sequence<UInt8>) {
         self = sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence)
     }

@@ -17,38 +17,30 @@ public struct ReceiveBuffer: Sendable {
     @usableFromInline package var storage: [UInt8] = []
     @usableFromInline package var lower = 0
     @usableFromInline package var upper = 0
-    /// The size of the frame at `lower` that the codec waits for; 0 if the codec has announced none.
     @usableFromInline var awaited = 0
     /// Everything before it was discarded: `rewind(to:)` does not go back further.
     @usableFromInline var floor = 0
     /// Whether a frame shares `storage`. Writing to it would then copy it.
     @usableFromInline var isShared = false
-    /// A copy of `storage` from `aheadStart` on, which the next small runs of bytes share; empty for none.
+    /// A copy of `storage` from `aheadStart` on, which the next small runs of bytes share.
     private var ahead: [UInt8] = []
     private var aheadStart = 0
-    /// The number of bytes that the next read should offer. It grows while reads fill it and shrinks while they use
-    /// little of it.
     private var readSize = ReceiveBuffer.smallestRead
 
-    /// The length of the latest body of at least 4,096 bytes since the last read; 0 if there was none.
+    /// Of the latest body of at least 4,096 bytes since the last read; 0 for none.
     @usableFromInline var latestLarge = 0
-    /// The value of `latestLarge` when the last read ended. The next memory is chosen so that bodies of this length can
-    /// share it.
+    /// Bodies of this length, of the last read, must be able to share the next memory.
     private var sharedLength = 0
 
     private static let smallestRead = 64 * 1024
-    /// The room that any datagram needs at most.
     package static let datagramSize = 64 * 1024
     private static let largestRead = 256 * 1024
-    /// An incomplete frame of at most this size is copied rather than kept in a large run of memory.
     private static let smallLeftOver = 4 * 1024
-    /// Runs of at most this size are copied together with what follows them.
     private static let smallRun = 1024
     /// Runs share a copy of at most this size, or of at most `sharedRatio` times their own.
     private static let smallCopy = 256
     private static let sharedRatio = 8
 
-    /// Creates a buffer that holds a copy of `bytes`, to test a codec.
     package init(_ bytes: some Sequence<UInt8>) {
         storage = Array(bytes)
         upper = storage.count
@@ -177,10 +169,8 @@ public struct ReceiveBuffer: Sendable {
         return Bytes(sharing: storage, in: range)
     }
 
-    /// Returns a copy of `range` of the storage.
-    ///
-    /// Small runs are copied together with what follows them. Otherwise, allocating and freeing the memory of each one
-    /// would cost ten times as much as copying it: 500 of 4,000 instructions for a request of 64 bytes in a batch.
+    /// Small runs are copied together with what follows them. Otherwise allocating and freeing would cost ten times as
+    /// much as copying: 500 of 4,000 instructions for a request of 64 bytes in a batch.
     @usableFromInline
     mutating func copy(_ range: Range<Int>) -> Bytes {
         guard range.count <= Self.smallRun else { return Bytes(array(of: range)) }
@@ -188,12 +178,10 @@ public struct ReceiveBuffer: Sendable {
         let offset = range.lowerBound &- aheadStart
         if offset >= 0, offset &+ range.count <= ahead.count {
             if ahead.count <= most { return Bytes(sharing: ahead, in: offset..<offset &+ range.count) }
-            // `ahead` stays for larger runs. If each small run replaced it, runs of two sizes in turn would share
-            // nothing.
+            // If each small run replaced `ahead`, runs of two sizes in turn would share nothing.
             return Bytes(array(of: range))
         }
         let end = min(upper, range.lowerBound &+ most)
-        // Another run of this size has not arrived.
         if end &- range.upperBound < range.count { return Bytes(array(of: range)) }
         (ahead, aheadStart) = (array(of: range.lowerBound..<end), range.lowerBound)
         return Bytes(sharing: ahead, in: 0..<range.count)
@@ -212,7 +200,6 @@ public struct ReceiveBuffer: Sendable {
         return true
     }
 
-    /// Consumes `expected` if the buffer begins with it. Returns whether it does.
     @inlinable
     package mutating func consume(_ expected: Bytes) -> Bool {
         guard count >= expected.count else { return false }
@@ -246,28 +233,22 @@ public struct ReceiveBuffer: Sendable {
         awaited = length
     }
 
-    /// The size of the frame that `await(_:)` announced and that was not consumed yet; 0 for none.
     package var awaitedCount: Int { awaited }
 
-    /// The position for `rewind(to:)`.
     @inlinable
     package var position: Int { lower }
 
-    /// Puts back what was consumed since `position` was `mark`, except what was discarded.
     @inlinable
     package mutating func rewind(to mark: Int) {
         lower = max(mark, floor)
     }
 
-    /// Forgets the frame that `await(_:)` announced, because it was consumed.
     @inlinable
     package mutating func stopAwaiting() { awaited = 0 }
 
     // MARK: Filling
 
-    /// Calls `read` with the free space, adds the bytes that it reports, and returns its result.
-    ///
-    /// If a frame shares the storage, the remaining bytes move to new storage; otherwise writing would copy all of it.
+    /// If a frame shares the storage, the remaining bytes move to new storage: writing would copy all of it.
     package mutating func fill<Outcome>(
         _ read: (UnsafeMutableRawBufferPointer) -> (count: Int, outcome: Outcome)
     ) -> (count: Int, outcome: Outcome) {
@@ -285,17 +266,15 @@ public struct ReceiveBuffer: Sendable {
         } else if count < readSize / 8 {
             readSize = max(readSize / 2, Self.smallestRead)
         }
-        // Bodies of this length can share memory of this size, together with the rest of one that is left over. Otherwise
-        // they would be copied: with 64 bodies of 16 KiB in flight, that took a tenth of the processor time.
+        // Bodies of this length can share this memory, with the rest of one that is left over. Copying them took a
+        // tenth of the processor time, with 64 bodies of 16 KiB in flight.
         if latestLarge > 0 { readSize = min(readSize, max(Self.smallestRead, latestLarge * 7)) }
         (sharedLength, latestLarge) = (latestLarge, 0)
         return result
     }
 
-    /// The least number of bytes that the next `fill` offers.
     private func makesRoomFor() -> Int {
-        // A large frame gets storage of its own size, but at most sixteen times what has arrived of it: a peer that
-        // only *announces* a large frame gets little memory.
+        // At most sixteen times what has arrived: a peer that only *announces* a large frame gets little memory.
         guard awaited > count else { return max(readSize, count / 4) }
         return max(readSize, min(awaited - count, max(count * 15, Self.largestRead)))
     }
@@ -305,8 +284,7 @@ public struct ReceiveBuffer: Sendable {
         if !ahead.isEmpty { ahead = [] }
         if isEmpty && !isShared { (lower, upper, floor) = (0, 0, 0) }
         let left = lower..<upper
-        // New storage that does not hold the awaited frame either must at least double. Otherwise a frame that arrives
-        // in small pieces would be copied whole with each of them.
+        // Storage without room for the awaited frame must at least double: else each piece would copy the whole frame.
         let suits = awaited <= storage.count - lower || left.count + wanted < 2 * storage.count
         let hasRoom = storage.count - upper >= wanted / 4 && suits
         if hasRoom && !isShared { return }
@@ -322,12 +300,10 @@ public struct ReceiveBuffer: Sendable {
         (lower, upper, floor, isShared) = (0, left.count, 0, false)
     }
 
-    /// Prepares the next `fill`: if this buffer has too little free space, takes space from `memory` and copies the
-    /// remaining bytes to its front. Many buffers can take turns with the same memory this way.
+    /// Takes space from `memory` if too little is free, so that many buffers can take turns with it.
     package mutating func borrow(_ memory: inout ReceiveMemory) { makeRoom(from: &memory) }
 
-    /// Moves the storage to `memory`, unless a frame shares it or many undecoded bytes are left in it. Called at the
-    /// end of a batch, so that an idle link keeps no more memory than it needs.
+    /// Called at the end of a batch, so that an idle link keeps no more memory than it needs.
     package mutating func giveBack(to memory: inout ReceiveMemory) {
         if !ahead.isEmpty { ahead = [] }
         if isEmpty && isShared {

@@ -1,14 +1,12 @@
-/// A network interface, as reported by the kernel.
 package struct NetlinkLink: Equatable {
     package let index: UInt32
     private let flags: UInt32
-    /// The kind of hardware: an `ARPHRD_` number of linux/if_arp.h.
+    /// An `ARPHRD_` number of linux/if_arp.h.
     private let hardware: UInt16
     package private(set) var name = ""
-    /// The kind of a virtual interface, such as `wireguard`.
     package private(set) var kind: String?
 
-    /// Decodes a message of type RTM_NEWLINK. `nil` for any other message, or a malformed one.
+    /// RTM_NEWLINK; `nil` for any other message, or a malformed one.
     package init?(_ message: NetlinkMessage) {
         guard message.type == 16, let hardware = message.body.netlinkInteger(at: 2, as: UInt16.self),
             let index = message.body.netlinkInteger(at: 4, as: UInt32.self),
@@ -24,18 +22,13 @@ package struct NetlinkLink: Equatable {
         }
     }
 
-    /// Whether the interface is administratively up.
     package var isUp: Bool { flags & InterfaceFlags.up != 0 }
 
     package var isLoopback: Bool { flags & InterfaceFlags.loopback != 0 }
 
-    /// Whether packets can leave through the interface.
-    ///
-    /// Interfaces without the notion of a carrier, such as `dummy` or a tunnel in use, count as having one. One of the
-    /// two flags is sufficient: they change one after the other, and not every implementation of netlink sets both.
+    /// Also without a carrier, such as `dummy`. One flag is sufficient: they change in turn, or netlink sets only one.
     package var isUsable: Bool { isUp && flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0 }
 
-    /// Whether packets of the interface travel inside those of another interface.
     package var isTunnel: Bool {
         if let kind {
             if Self.tunnels.contains(kind) { return true }
@@ -49,13 +42,13 @@ package struct NetlinkLink: Equatable {
         "ip6erspan",
         "vti", "vti6", "xfrm", "vxlan", "geneve", "gtp", "bareudp", "amt", "ppp",
     ]
-    /// Point-to-point interfaces that are modems, not tunnels.
+    /// Point-to-point, but not tunnels.
     private static let modems: Set<String> = ["wwan", "rmnet"]
     /// PPP, TUNNEL, TUNNEL6, SIT, IPGRE, IP6GRE.
     private static let tunnelHardware: Set<UInt16> = [512, 768, 769, 776, 778, 823]
 }
 
-/// The flags of an interface that have the same value on every system (`lowerUp` exists on Linux only).
+/// The values are the same on every system; `lowerUp` exists on Linux only.
 package enum InterfaceFlags {
     package static let up: UInt32 = 0x1
     package static let loopback: UInt32 = 0x8

@@ -1,7 +1,5 @@
-// Netlink: the protocol in which Linux reports interfaces, addresses and routes; see netlink(7) and rtnetlink(7).
-// Numbers are in the byte order of the machine. Every element begins at a multiple of four bytes.
-//
-// Reading ends for any input: a length that is too small, or that leads beyond the end, counts as the end.
+// netlink(7) and rtnetlink(7). Numbers are in the machine's byte order; elements begin at multiples of four bytes.
+// Reading ends at a length that is too small, or that leads beyond the end.
 
 /// One message of a datagram.
 ///
@@ -19,14 +17,12 @@ package struct NetlinkMessage: Equatable {
     package let sequence: UInt32
     package let body: ArraySlice<UInt8>
 
-    /// The error number of the system in the answer to a request that failed; 0 in one that reports success; `nil` in
-    /// any other message.
+    /// 0 for success; `nil` in any message but an answer.
     package var errorNumber: Int32? {
         guard type == 2 else { return nil }
         return body.netlinkInteger(at: 0, as: Int32.self).map { 0 &- $0 }
     }
 
-    /// Whether the path of a packet may have changed after this notification.
     package var concernsPaths: Bool {
         switch type {
         case 16, 17: body.first != 7  // a link, but not the port of a bridge (AF_BRIDGE), which has no address
@@ -39,7 +35,6 @@ package struct NetlinkMessage: Equatable {
     }
 }
 
-/// The messages of a datagram.
 package struct NetlinkMessages: Sequence, IteratorProtocol {
     private var rest: ArraySlice<UInt8>
 
@@ -87,8 +82,7 @@ package struct NetlinkAttributes: Sequence, IteratorProtocol {
 private func netlinkAligned(_ length: Int) -> Int { (length + 3) & ~3 }
 
 extension ArraySlice<UInt8> {
-    /// Returns the integer at `offset` from the start, in the byte order of the machine. `nil` if the bytes are not
-    /// there.
+    /// In the byte order of the machine; `nil` if the bytes are not there.
     func netlinkInteger<Value: FixedWidthInteger>(at offset: Int, as type: Value.Type) -> Value? {
         let size = Value.bitWidth / 8
         guard count >= offset + size else { return nil }
@@ -97,6 +91,5 @@ extension ArraySlice<UInt8> {
         return Value(littleEndian: value)
     }
 
-    /// The text up to the first zero byte or the end.
     var netlinkText: String { String(decoding: prefix { $0 != 0 }, as: UTF8.self) }
 }

@@ -1,12 +1,5 @@
-/// Encodes netlink requests.
 package enum NetlinkRequest {
-    /// Encodes a request for the route that a TCP segment to `address` takes: RTM_GETROUTE. Returns `nil` if `address`
-    /// is not an IP address.
-    ///
-    /// - Parameters:
-    ///   - source: The source address of the segment. `nil` if the kernel chooses it.
-    ///   - findsEntry: Requests the entry of the routing table instead. For an address of this host, the entry names
-    ///     the interface that has it.
+    /// RTM_GETROUTE for a TCP segment. With `findsEntry`, the entry names the interface of an address of this host.
     package static func route(
         to address: SocketAddress,
         from source: SocketAddress?,
@@ -37,7 +30,7 @@ package enum NetlinkRequest {
         return message.finished
     }
 
-    /// Encodes a request for an interface: RTM_GETLINK.
+    /// RTM_GETLINK.
     package static func link(_ index: UInt32, sequence: UInt32) -> [UInt8] {
         var message = Message(type: 18, sequence: sequence)
         message.append(UInt32(0))  // family, type
@@ -61,7 +54,6 @@ package enum NetlinkRequest {
 
         mutating func append(_ value: some FixedWidthInteger) { bytes.appendNetlink(value) }
 
-        /// Appends an attribute whose value `write` appends.
         mutating func attribute(_ type: UInt16, _ write: (inout [UInt8]) -> Void) {
             var value: [UInt8] = []
             write(&value)
@@ -80,7 +72,6 @@ package enum NetlinkRequest {
 }
 
 extension [UInt8] {
-    /// Appends an integer in the byte order of the machine.
     fileprivate mutating func appendNetlink<Value: FixedWidthInteger>(_ value: Value) {
         var rest = value.littleEndian
         for _ in 0..<Value.bitWidth / 8 {

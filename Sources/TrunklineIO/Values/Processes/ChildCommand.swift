@@ -1,8 +1,6 @@
-/// The program of a child process, and how it is started.
 package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
     package let executable: String
     package let arguments: [String]
-    /// The variables that are set, in addition to those of this process or instead of them.
     package let environment: [String: String]
     package let inheritsEnvironment: Bool
     package let workingDirectory: String?
@@ -18,7 +16,6 @@ package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
         (self.inheritsEnvironment, self.workingDirectory) = (inheritsEnvironment, workingDirectory)
     }
 
-    /// Why the program can never be started; `nil` if the system has to be asked.
     package var mistake: String? {
         if executable.isEmpty { return "the executable is empty" }
         if workingDirectory?.isEmpty == true { return "the working directory is empty" }
@@ -29,7 +26,7 @@ package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
         return texts.contains(where: \.hasZeroByte) ? "a text of the command contains a NUL byte" : nil
     }
 
-    /// The executable and the arguments, escaped and cut. The environment may contain secrets, so it is not shown.
+    /// The environment may contain secrets, so it is not shown.
     package var description: String {
         let words = [executable] + arguments
         return "command(\(words.map(Self.quoted).joined(separator: " ").escaped()))"

@@ -1,36 +1,26 @@
-/// Splits what a child process writes to standard error into lines, and bounds them: their number in a second and their
-/// length. A pure value; the time is a parameter.
+/// The lines of a child's standard error, bounded in their number per second and their length.
 package struct OutputLines: Sendable {
-    /// A line.
     package struct Line: Hashable, Sendable {
-        /// The line without its end, escaped.
         package let text: String
-        /// The number of lines before this one that were left out.
         package let omitted: Int
 
         package init(_ text: String, omitted: Int = 0) { (self.text, self.omitted) = (text, omitted) }
     }
 
-    /// The most bytes of a line. What follows is left out, and the line ends with " …".
+    /// In bytes. What follows is left out, and the line ends with " …".
     package static let maximumLength = 1024
-    /// The most lines in a second. Further ones are counted, and the last of them are reported at the end.
+    /// Further lines are counted, and the last of them are reported at the end.
     package static let maximumPerSecond = 20
 
-    /// The beginning of a line that is not complete.
     private var incomplete: [UInt8] = []
-    /// Whether the incomplete line is longer than the maximum.
     private var isCut = false
-    /// When the present second began, and the number of lines in it.
     private var second: Instant?
     private var count = 0
     private var omitted = 0
-    /// The latest of the lines that were left out since the last one that was reported: they usually explain the exit.
-    /// They are escaped when they are reported, because there may be very many.
+    /// Left out since the last reported line: they usually explain the exit. Escaped only when they are reported.
     private var latest: [Raw] = []
-    /// The most of these that are reported at the end.
     private static let maximumLatest = 5
 
-    /// A line as it was written.
     private struct Raw {
         var bytes: [UInt8]
         var isCut: Bool
@@ -45,7 +35,6 @@ package struct OutputLines: Sendable {
 
     package init() {}
 
-    /// Takes bytes that arrived at `now`. Returns the lines that they complete. Empty lines are dropped.
     package mutating func append(_ bytes: some Sequence<UInt8>, at now: Instant) -> [Line] {
         let bytes = [UInt8](copying: bytes)
         var (lines, start): ([Line], Int) = ([], 0)
@@ -62,7 +51,6 @@ package struct OutputLines: Sendable {
         return lines
     }
 
-    /// Takes the end of the output. Returns the last line, if it has no end, and the latest lines that were left out.
     package mutating func finish(at now: Instant) -> [Line] {
         var lines: [Line] = []
         endLine(&lines, at: now)

@@ -13,7 +13,6 @@ public enum ProcessExit: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The name of a signal whose number is the same on all systems; `nil` for others.
     private static func name(ofSignal number: UInt8) -> String? {
         switch number {
         case 1: "SIGHUP"
@@ -32,7 +31,6 @@ public enum ProcessExit: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// The exit in a status of `waitpid(2)`.
     package init(waitStatus: Int32) {
         let signal = UInt8(truncatingIfNeeded: waitStatus & 0x7f)
         self = signal == 0 ? .status(UInt8(truncatingIfNeeded: waitStatus >> 8)) : .signal(signal)
@@ -43,7 +41,6 @@ extension TransportError {
     /// How the child process of the link ended; `nil` if the error is another one.
     public var exit: ProcessExit? { if case .exited(let exit) = code { exit } else { nil } }
 
-    /// The error of a link whose child process has ended.
     package static func exited(_ exit: ProcessExit) -> TransportError {
         TransportError(.exited(exit), "the child process ended: \(exit)")
     }

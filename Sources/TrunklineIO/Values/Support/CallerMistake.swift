@@ -1,6 +1,4 @@
-/// Stops the program with `message` unless `condition` is true, and reports the caller's file and line.
-///
-/// This is not a `precondition`, whose message is not printed in release builds.
+/// Not a `precondition`, whose message is not printed in release builds.
 @usableFromInline
 package func require(_ condition: Bool, _ message: @autoclosure () -> String, _ file: StaticString, _ line: UInt) {
     if !condition { fatalError(message(), file: file, line: line) }

@@ -1,12 +1,8 @@
-/// A double-ended queue in a ring buffer: elements are appended at the back and removed from the front, both in
-/// constant time.
-///
-/// The ring shrinks to a quarter when less than a sixteenth of it is filled, unless it has at most `keptCapacity`
-/// slots. So a burst does not keep memory, and a queue that fills and empties in turn does not allocate for every
-/// element.
+/// A ring buffer. It shrinks when less than a sixteenth is filled, to a quarter, so that a burst does not keep memory,
+/// and a queue that fills and empties in turn does not allocate for every element.
 @usableFromInline
 package struct Deque<Element> {
-    /// The ring. Its size is zero or a power of two.
+    /// The size is zero or a power of two.
     @usableFromInline var slots: [Element?] = []
     @usableFromInline var head = 0
     @usableFromInline var filled = 0
@@ -26,7 +22,6 @@ package struct Deque<Element> {
     @inlinable
     package var last: Element? { filled == 0 ? nil : slots[slot(filled &- 1)] }
 
-    /// The element at `index`, counted from the front.
     @inlinable
     package subscript(index: Int) -> Element {
         get {
@@ -48,7 +43,6 @@ package struct Deque<Element> {
         filled &+= 1
     }
 
-    /// Inserts `element` at the front.
     @inlinable
     package mutating func prepend(_ element: Element) {
         if filled == slots.count { grow() }
@@ -67,7 +61,6 @@ package struct Deque<Element> {
         return element
     }
 
-    /// Removes and returns the last element.
     @inlinable
     package mutating func popLast() -> Element? {
         guard filled > 0 else { return nil }
@@ -75,14 +68,12 @@ package struct Deque<Element> {
         return slots[slot(filled)].take()
     }
 
-    /// Removes every element. The ring keeps at most `keptCapacity` slots.
     @inlinable
     package mutating func removeAll() {
         while popFirst() != nil {}
         head = 0
     }
 
-    /// Removes every element that satisfies `predicate`, in linear time. The others keep their order.
     @inlinable
     package mutating func removeAll(where predicate: (Element) -> Bool) {
         for _ in 0..<filled {
@@ -93,11 +84,9 @@ package struct Deque<Element> {
     @inlinable
     func slot(_ index: Int) -> Int { (head &+ index) & (slots.count &- 1) }
 
-    /// The number of elements for which memory is allocated.
     @inlinable
     package var capacity: Int { slots.count }
 
-    /// A ring with this many slots or fewer does not shrink.
     @inlinable
     static var keptCapacity: Int { 1024 }
 

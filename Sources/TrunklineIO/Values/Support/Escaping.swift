@@ -1,14 +1,9 @@
-// The only place that decides how external text (from a peer, a configuration or a caller) appears in messages and
-// descriptions. Bodies never appear, only their sizes.
+// The only place that decides how external text appears in messages and descriptions.
 
 extension String {
-    /// Returns the text in a form that is safe to log: one line of at most `limit` scalars, followed by " …" if it was
-    /// longer. Every scalar that is not visible in its place is escaped: control characters, line and paragraph
-    /// separators, direction marks and other format characters, private-use and unassigned scalars.
-    ///
-    /// A backslash is not escaped. So escaping a whole message does not change the parts that were escaped before.
+    /// Safe to log: one line of at most `limit` scalars, each visible in its place. A backslash is not escaped, so
+    /// escaping a whole message does not change the parts that were escaped before.
     package func escaped(upTo limit: Int = 256) -> String {
-        // Fast path: most texts need no escapes.
         if utf8.count <= limit, isVisibleASCII { return self }
         var (text, count) = ("", 0)
         for scalar in unicodeScalars {
@@ -28,10 +23,9 @@ extension String {
         }
     }
 
-    /// The text as a complete message: escaped, and at most 2,048 scalars long.
     package var asMessage: String { escaped(upTo: 2048) }
 
-    /// The text of an address, with the user name and password before its last `@` replaced by `(redacted)`.
+    /// Replaces the user name and password before the last `@` of an address.
     package var withoutCredentials: String {
         guard let at = unicodeScalars.lastIndex(of: "@") else { return self }
         // Credentials begin after the scheme. A "://" after anything else is part of the password.
@@ -44,12 +38,12 @@ extension String {
         return String(unicodeScalars[..<start]) + "(redacted)" + String(unicodeScalars[at...])
     }
 
-    /// Whether the text contains a zero byte, at which the system would cut a name or a path.
+    /// The system would cut a name or a path there.
     package var hasZeroByte: Bool { utf8.contains(0) }
 }
 
 extension Unicode.Scalar {
-    /// Whether a URI scheme may contain the scalar (RFC 3986 §3.1).
+    /// RFC 3986 §3.1.
     fileprivate var mayBeInScheme: Bool {
         switch self {
         case "a"..."z", "A"..."Z", "0"..."9", "+", "-", ".": true
@@ -57,7 +51,6 @@ extension Unicode.Scalar {
         }
     }
 
-    /// The scalar itself if it is visible, otherwise an escape for it.
     fileprivate var escaped: String {
         switch self {
         case "\n": "\\n"
@@ -67,7 +60,7 @@ extension Unicode.Scalar {
         }
     }
 
-    /// Whether the scalar is visible in its place and does not affect the text around it, as direction marks do.
+    /// Visible in its place, and without effect on the text around it, unlike a direction mark.
     package var isPrinted: Bool {
         switch properties.generalCategory {
         case .control, .format, .surrogate, .privateUse, .unassigned, .lineSeparator, .paragraphSeparator: false

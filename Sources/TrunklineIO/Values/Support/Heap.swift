@@ -1,5 +1,4 @@
-/// A priority queue: values in the order of their keys, the smallest key first. Inserting values in ascending order
-/// takes constant time for each; other insertions and all removals take logarithmic time.
+/// Smallest key first. Inserting in ascending order takes constant time; everything else, logarithmic time.
 @usableFromInline
 package struct Heap<Key: Comparable, Value> {
     @usableFromInline var entries: [(key: Key, value: Value)] = []
@@ -10,7 +9,6 @@ package struct Heap<Key: Comparable, Value> {
     @inlinable
     package var count: Int { entries.count }
 
-    /// The number of values for which memory is allocated.
     @inlinable
     package var capacity: Int { entries.capacity }
 
@@ -36,7 +34,6 @@ package struct Heap<Key: Comparable, Value> {
         siftDown(0)
     }
 
-    /// Replaces the first value. Its key stays.
     @inlinable
     package mutating func replaceFirst(with value: Value) { entries[0].value = value }
 
@@ -45,7 +42,6 @@ package struct Heap<Key: Comparable, Value> {
         compactMapValues { key, value in isMeant(key, value) ? nil : value }
     }
 
-    /// Replaces each value with the result of `transform`, or removes it if that is `nil`. The keys stay.
     @inlinable
     package mutating func compactMapValues(_ transform: (Key, Value) -> Value?) {
         var kept = 0
@@ -59,7 +55,6 @@ package struct Heap<Key: Comparable, Value> {
         for parent in stride(from: entries.count / 2, through: 0, by: -1) { siftDown(parent) }
     }
 
-    /// Releases memory if far more is allocated than the values need.
     @inlinable
     package mutating func giveBackMemory() {
         guard entries.count < entries.capacity / 16, entries.capacity > 1024 else { return }

@@ -1,6 +1,4 @@
-/// A point in time on the clock of one event loop, in nanoseconds since an origin that only that loop knows.
-///
-/// The machines of `Core` never read a clock. Their callers pass the time.
+/// A point in time on the clock of one event loop, since an origin that only that loop knows.
 @usableFromInline
 package struct Instant: Hashable, Comparable, Sendable {
     @usableFromInline package var nanoseconds: Int64
@@ -8,23 +6,19 @@ package struct Instant: Hashable, Comparable, Sendable {
     @inlinable
     package init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
 
-    /// Later than every instant that a clock shows.
     @usableFromInline package static let distantFuture = Instant(nanoseconds: .max)
 
-    /// Earlier than every instant that a clock shows.
     @usableFromInline package static let distantPast = Instant(nanoseconds: .min)
 
     @inlinable
     package static func < (a: Instant, b: Instant) -> Bool { a.nanoseconds < b.nanoseconds }
 
-    /// Returns the instant that is `duration` later, or `distantFuture` if the sum overflows.
     @inlinable
     package func advanced(by duration: Duration) -> Instant {
         let (sum, overflow) = nanoseconds.addingReportingOverflow(duration.clampedNanoseconds)
         return overflow ? .distantFuture : Instant(nanoseconds: sum)
     }
 
-    /// Returns the time from `earlier` to this instant; negative if this instant is earlier.
     @inlinable
     package func since(_ earlier: Instant) -> Duration {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
@@ -33,11 +27,9 @@ package struct Instant: Hashable, Comparable, Sendable {
 }
 
 extension Duration {
-    /// Longer than anything in a program, and short enough for every clock: those of the system trap beyond about 290
-    /// years.
+    /// Longer than anything in a program. The system's clocks trap beyond about 290 years.
     @usableFromInline package static let century = Duration.seconds(100 * 365 * 86_400)
 
-    /// Creates a duration of `seconds`, clamped to what a duration can hold. NaN counts as zero.
     @inlinable
     package init(clampingSeconds seconds: Double) {
         // Seconds beyond this are more than 2¹²⁷ attoseconds.
@@ -45,21 +37,18 @@ extension Duration {
         self = seconds.isNaN ? .zero : .seconds(min(max(seconds, -limit), limit))
     }
 
-    /// Returns the sum, clamped to what a duration can hold.
     @inlinable
     package func addingClamped(_ other: Duration) -> Duration {
         let (sum, overflow) = attoseconds.addingReportingOverflow(other.attoseconds)
         return Duration(attoseconds: overflow ? (other < .zero ? .min : .max) : sum)
     }
 
-    /// Returns the difference, clamped to what a duration can hold.
     @inlinable
     package func subtractingClamped(_ other: Duration) -> Duration {
         let (difference, overflow) = attoseconds.subtractingReportingOverflow(other.attoseconds)
         return Duration(attoseconds: overflow ? (other < .zero ? .max : .min) : difference)
     }
 
-    /// The duration in whole nanoseconds, clamped to the range of `Int64` (about ±292 years).
     @inlinable
     package var clampedNanoseconds: Int64 {
         // Up to nine seconds, no division of 128 bits is needed. Most timeouts are shorter.
@@ -69,24 +58,20 @@ extension Duration {
 }
 
 extension FixedWidthInteger {
-    /// Returns the sum, clamped to the range of the type.
     @inlinable
     package func addingClamped(_ other: Self) -> Self {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? (other < 0 ? .min : .max) : sum
     }
 
-    /// Adds `other`. The sum is clamped to the range of the type.
     @inlinable
     package mutating func addClamped(_ other: Self) { self = addingClamped(other) }
 }
 
 extension Dictionary where Key == String {
-    /// The name under which `name` is counted: `others` if 64 other names have been counted. So the memory is bounded.
+    /// `others` if 64 other names have been counted, so that the memory is bounded.
     package func countedName(_ name: String) -> String { self[name] != nil || count < 64 ? name : "others" }
 
-    /// Adds what is counted by name in `other`, in the order of the names, to that of the same name, or of `others`:
-    /// see `countedName`.
     package mutating func addNamed(_ other: Self, _ add: (inout Value?, Value) -> Void) {
         if isEmpty { return self = other }
         for (name, value) in other.sorted(by: { $0.key < $1.key }) { add(&self[countedName(name)], value) }
@@ -94,14 +79,11 @@ extension Dictionary where Key == String {
 }
 
 extension Dictionary where Value == Int {
-    /// Adds 1 to the count of `name`, or of `others`: see `countedName`.
     package mutating func count(_ name: String) where Key == String { self[countedName(name), default: 0] += 1 }
 
-    /// Adds each count of `other` to that of the same name, or of `others`: see `countedName`.
     package mutating func addNamed(_ other: Self) where Key == String {
         addNamed(other) { $0 = ($0 ?? 0).addingClamped($1) }
     }
 
-    /// Adds each count of `other` to that of the same key.
     package mutating func addClamped(_ other: Self) { merge(other) { $0.addingClamped($1) } }
 }

@@ -1,6 +1,5 @@
-/// JSON as text (RFC 8259), for values that are written in one place and never nested deeply.
+/// RFC 8259, for values that are written in one place and never nested deeply.
 package enum JSONText {
-    /// The text in quotation marks, with everything escaped that JSON does not allow in a string.
     package static func quoted(_ text: some StringProtocol) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -20,7 +19,6 @@ package enum JSONText {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
 package enum HexText {
     package static func text(of bytes: Bytes) -> String {
         // Safe: `text` reads the bytes before it returns.
@@ -50,7 +48,6 @@ package enum HexText {
         value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
-    /// `nil` if `text` is not an even number of hexadecimal digits.
     package static func bytes(of text: some StringProtocol) -> [UInt8]? { bytes(of: [UInt8](copying: text.utf8)) }
 
     /// Concrete, for the same reason.
@@ -69,7 +66,6 @@ package enum HexText {
 }
 
 extension UInt8 {
-    /// The value of a hexadecimal digit in ASCII; `nil` for any other byte.
     @inlinable
     @inline(__always)
     package var hexadecimalValue: UInt8? {

@@ -5,7 +5,6 @@
 ///
 /// Memory is allocated for the buckets from the shortest to the longest duration: at most 4.3 KB.
 public struct LatencyHistogram: Sendable, Hashable {
-    /// The counts of the buckets from `first` on.
     @usableFromInline var counts: [UInt64] = []
     /// The bucket of `counts[0]`, a multiple of 4.
     @usableFromInline var first = 0
@@ -20,15 +19,12 @@ public struct LatencyHistogram: Sendable, Hashable {
     /// Counts `duration`. A negative one counts as zero.
     public mutating func record(_ duration: Duration) { record(nanoseconds: duration.clampedNanoseconds) }
 
-    /// Counts the time from `start` to `end`.
     @inlinable
     @inline(__always)
     package mutating func record(from start: Instant, to end: Instant) {
         record(nanoseconds: end.nanoseconds &- start.nanoseconds)
     }
 
-    /// Counts a duration of `nanoseconds`.
-    ///
     /// Inlined, because it runs once per request.
     @inlinable
     @inline(__always)
@@ -39,7 +35,6 @@ public struct LatencyHistogram: Sendable, Hashable {
         self.nanoseconds &+= Int128(max(0, nanoseconds))
     }
 
-    /// Counts a duration of `nanoseconds`, `times` times.
     @inlinable
     @inline(__always)
     package mutating func record(nanoseconds: Int64, times: Int) {
@@ -50,7 +45,7 @@ public struct LatencyHistogram: Sendable, Hashable {
         self.nanoseconds &+= Int128(max(0, nanoseconds)) &* Int128(times)
     }
 
-    /// Returns the bucket of a duration. The four bits after the leading one choose among the 16 of a power of two.
+    /// The four bits after the leading one choose among the 16 buckets of a power of two.
     @inlinable
     @inline(__always)
     static func bucket(_ nanoseconds: Int64) -> Int {
@@ -59,16 +54,13 @@ public struct LatencyHistogram: Sendable, Hashable {
         return (power &- lowestPower) &<< 4 | Int(truncatingIfNeeded: value &>> (power &- 4)) & 15
     }
 
-    /// The first duration, in nanoseconds, that is too long for `bucket`.
     private static func end(of bucket: Int) -> Int64 {
         Int64(16 + (bucket & 15) + 1) << ((bucket >> 4) + lowestPower - 4)
     }
 
-    /// The first duration, in nanoseconds, that belongs to `bucket`.
     private static func start(of bucket: Int) -> Int64 { bucket == 0 ? 0 : end(of: bucket - 1) }
 
-    /// Allocates the counts of `bucket` and its neighbors, and those up to the others. Few neighbors: idle clients have
-    /// histograms of one duration.
+    /// With few neighbors: idle clients have histograms of one duration.
     @usableFromInline
     @inline(never)
     mutating func makeRoom(for bucket: Int) {
@@ -104,8 +96,6 @@ public struct LatencyHistogram: Sendable, Hashable {
         }
         nanoseconds = max(0, nanoseconds - other.nanoseconds)
     }
-
-    // MARK: Reading
 
     /// The number of durations.
     public var count: Int { Int(clamping: counts.reduce(UInt64(0)) { $0.addingClamped($1) }) }

@@ -24,7 +24,6 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
     /// The endpoint of the link whose bytes a codec decoded, if that took most of the turn (``Reason-swift.enum/decoding``);
     /// otherwise `nil`.
     public let endpoint: Endpoint?
-    /// Whether the loop was late within a turn, and not in waiting for the next one.
     package let isInTurn: Bool
 
     package init(
@@ -56,27 +55,22 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
 }
 
 extension LoopDelay {
-    /// What is known about a turn that took long.
     package struct Turn: Sendable {
         package var begin: Instant
         package var end: Instant
-        /// The most nanoseconds for which the thread of the loop, and all threads of the process, can have run; `nil` if
-        /// they are not known.
+        /// The most nanoseconds that the loop's thread and the process can have run.
         package var processorTime: (thread: Int64, process: Int64)?
-        /// The longest call of a codec.
         package var decoding: Decoding?
 
         package init(from begin: Instant, to end: Instant) { (self.begin, self.end) = (begin, end) }
     }
 
-    /// A call of a codec that took long.
     package struct Decoding: Sendable {
         package let endpoint: Endpoint
         package let nanoseconds: Int64
 
-        /// From how many nanoseconds on it is noted: 50 ms.
         package static let shortest: Int64 = 50_000_000
-        /// How many bytes there must be to decode, so that reading the clock twice costs nothing in comparison.
+        /// So that reading the clock twice costs nothing in comparison.
         package static let fewestBytes = 4 * 1024
 
         package init(of endpoint: Endpoint, nanoseconds: Int64) {
@@ -84,7 +78,6 @@ extension LoopDelay {
         }
     }
 
-    /// The longest call of a codec in one turn.
     package struct LongestDecoding: Sendable {
         private let decoding: Decoding
         private let turn: Instant
@@ -95,11 +88,9 @@ extension LoopDelay {
             self.decoding = other.map { $0.nanoseconds > decoding.nanoseconds ? $0 : decoding } ?? decoding
         }
 
-        /// The call, if it was in this turn.
         package func of(_ turn: Instant) -> Decoding? { turn == self.turn ? decoding : nil }
     }
 
-    /// Judges why a turn took long: what took most of its time.
     package init(_ turn: Turn) {
         let duration = turn.end.since(turn.begin).clampedNanoseconds
         var reason = Reason.busy
@@ -119,30 +110,24 @@ extension LoopDelay {
 }
 
 extension LoopDelay {
-    /// The shortest one that counts: 250 ms.
     package static var nanosecondsOfShortest: Int64 { 250_000_000 }
 
-    /// How long a loop waits at most while a timer is armed that needs to know how long the process did not run: 250 ms.
+    /// How long a loop waits at most while a ticking timer is armed: 250 ms.
     static var nanosecondsOfTick: Int64 { 250_000_000 }
 
-    /// The part of this delay after `instant`.
     package func overlap(from instant: Instant) -> Duration { max(.zero, end.since(max(begin, instant))) }
 
-    /// `instant`, from which a time is counted, later by the part of this delay that was counted.
+    /// Leaves the delay out of the time that begins at `instant`.
     package func shifted(_ instant: Instant) -> Instant { instant.advanced(by: overlap(from: instant)) }
 
-    /// `deadline`, which ends a time of at most `timeout`, with the time of this delay given back: after a long one, the
-    /// whole time, because the network and the other side may have to recover, too.
+    /// After a long delay, gives back the whole `timeout`: the network and the other side may have to recover, too.
     package func prolonging(_ deadline: Instant, of timeout: Duration) -> Instant {
         duration > timeout / 10 ? max(deadline, end.advanced(by: timeout)) : deadline.advanced(by: duration)
     }
 }
 
-/// The delays of one event loop.
 package struct LoopDelays: Sendable {
-    /// The latest delays, oldest first.
     private var latest: [LoopDelay] = []
-    /// How long all delays were.
     package private(set) var durations = LatencyHistogram()
 
     private static let capacity = 32
@@ -157,9 +142,7 @@ package struct LoopDelays: Sendable {
 
     package var last: LoopDelay? { latest.last }
 
-    /// How long the loop was late between `start` and `end`.
     package func overlap(from start: Instant, to end: Instant) -> Duration {
-        // The usual case first.
         guard let last, last.end > start else { return .zero }
         let nanoseconds = latest.reduce(into: Int64(0)) { sum, delay in
             sum += max(0, min(delay.end, end).nanoseconds - max(delay.begin, start).nanoseconds)
@@ -167,15 +150,14 @@ package struct LoopDelays: Sendable {
         return .nanoseconds(nanoseconds)
     }
 
-    /// Whether the loop was late just before `now`, so that what has not come in time by then tells nothing about the
-    /// server: for as long after the delay as it lasted, but at most a second.
+    /// What is missing just after a delay tells nothing about the server: for as long as the delay, at most a second.
     package func excuses(at now: Instant) -> Bool {
         guard let last else { return false }
         return now <= last.end.advanced(by: min(last.duration, .seconds(1)))
     }
 }
 
-/// The delays of several event loops, each fact once: if the process is stopped, every loop is late.
+/// Each fact once: if the process is stopped, every loop is late.
 package struct DistinctDelays: Sendable {
     private var latest: [LoopDelay] = []
 
@@ -183,7 +165,6 @@ package struct DistinctDelays: Sendable {
 
     package init() {}
 
-    /// Notes a delay. Returns whether it is not mostly a part of one that was noted before.
     package mutating func note(_ delay: LoopDelay) -> Bool {
         let isKnown = latest.contains { known in
             guard known.reason == delay.reason, known.endpoint == delay.endpoint else { return false }

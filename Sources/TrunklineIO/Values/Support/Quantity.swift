@@ -1,11 +1,8 @@
-/// Texts of numbers and times for messages.
 package enum Quantity {
-    /// `1 request`, `2 requests`.
     package static func count(_ number: Int, _ noun: String, _ plural: String? = nil) -> String {
         number == 1 ? "1 \(noun)" : "\(grouped(number)) \(plural ?? noun + "s")"
     }
 
-    /// The number with commas between groups of three digits.
     package static func grouped(_ number: Int) -> String {
         var digits = "\(number.magnitude)"
         var groups: [String] = []
@@ -16,7 +13,6 @@ package enum Quantity {
         return (number < 0 ? "-" : "") + ([digits] + groups).joined(separator: ",")
     }
 
-    /// The duration in the unit that suits it, also minutes and hours.
     package static func time(_ duration: Duration) -> String {
         let seconds = duration.inSeconds
         if seconds < 120 { return duration.text }
@@ -32,7 +28,7 @@ package enum Quantity {
 }
 
 extension Duration {
-    /// The duration with three digits and the unit that suits it: `8 s`, `7.92 s`, `0.31 ms`, `12 µs`.
+    /// `8 s`, `7.92 s`, `0.31 ms`, `12 µs`.
     package var text: String {
         let nanoseconds = clampedNanoseconds
         let (unit, name) =

@@ -1,16 +1,8 @@
-// How numbers are read from text. The initializers of the standard library accept more than a protocol, a configuration
-// file or an argument means: `UInt16("+80")` is 80, `UInt8("-0")` is 0, `Double("0x1p3")` is 8. They are used only for
-// text that a parser has checked already, such as the numbers of JSON in a recording.
+// The initializers of the standard library accept more than a protocol means: `UInt16("+80")` is 80, `UInt8("-0")` is
+// 0, `Double("0x1p3")` is 8. They are used only for text that a parser has checked.
 
 extension FixedWidthInteger {
-    /// Reads a number that consists of digits only; `nil` for empty text, any other character, and a number that does
-    /// not fit.
-    ///
-    /// - Parameters:
-    ///   - text: The digits, without a sign, a prefix or spaces.
-    ///   - radix: 2 to 16. Default 10.
-    ///   - allowingZeros: Whether zeros may precede the number. Default false: programs disagree about what `010`
-    ///     means.
+    /// Reads digits only. By default zeros may not precede the number: programs disagree about what `010` means.
     package init?(strict text: some StringProtocol, radix: Int = 10, allowingZeros: Bool = false) {
         guard let value = number(in: [UInt8](copying: text.utf8), radix: UInt64(radix), allowingZeros: allowingZeros)
         else {
@@ -19,7 +11,6 @@ extension FixedWidthInteger {
         self.init(exactly: value)
     }
 
-    /// Reads a number that consists of digits only, or of a minus sign and digits; `nil` for anything else.
     package init?(strictSigned text: some StringProtocol) {
         guard text.utf8.first == UInt8(ascii: "-") else {
             self.init(strict: text)
@@ -33,7 +24,6 @@ extension FixedWidthInteger {
     }
 }
 
-/// Returns the number that consists of `digits`; `nil` as for `init(strict:)`, and for a number of more than 64 bits.
 /// Not generic, because other modules would run that for each digit.
 private func number(in digits: [UInt8], radix: UInt64, allowingZeros: Bool) -> UInt64? {
     guard let first = digits.first, digits.count == 1 || allowingZeros || first != UInt8(ascii: "0") else { return nil }
@@ -49,8 +39,7 @@ private func number(in digits: [UInt8], radix: UInt64, allowingZeros: Bool) -> U
 }
 
 extension Double {
-    /// Reads a decimal number: digits, and possibly a point and digits. `nil` for anything else, also for signs,
-    /// exponents, infinity and NaN, and for a number that is too large.
+    /// Reads digits, and possibly a point and digits: no signs, exponents, infinity or NaN.
     package init?(strict text: some StringProtocol) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.allSatisfy({ !$0.isEmpty && $0.allSatisfy { 0x30...0x39 ~= $0 } }), let value = Double(text),

@@ -1,4 +1,3 @@
-/// A value that does not affect the equality and hash of its container: any two are equal.
 @usableFromInline
 package struct Uncompared<Value: Sendable>: Sendable, Hashable {
     @usableFromInline package var value: Value

@@ -38,12 +38,10 @@ public enum TLSFailure: Sendable, Hashable {
     /// A violation of the TLS protocol, or another failure that the TLS library reported.
     case protocolViolation
 
-    /// Whether the failure is permanent: the next attempt would fail in the same way.
     package var isPermanent: Bool {
         switch self {
         case .noPassphrase, .truncated, .protocolViolation: false
-        // Not permanent: 10 (unexpected message), 20 to 22, 50 and 51 (corrupted data), 80 (internal error), 90
-        // (canceled by the user).
+        // 10: unexpected message; 20 to 22, 50, 51: corrupted data; 80: internal error; 90: canceled by the user.
         case .alert(let number): ![10, 20, 21, 22, 50, 51, 80, 90].contains(number)
         default: true
         }
