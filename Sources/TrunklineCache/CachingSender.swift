@@ -57,7 +57,7 @@ public final class CachingSender: Sendable {
         self.init(sender, options, speaking: codec, on: EventLoops.shared)
     }
 
-    package init(
+    init(
         _ sender: some RequestSender,
         _ options: Options,
         speaking codec: (any FrameCodec)?,

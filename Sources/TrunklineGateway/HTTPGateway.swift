@@ -41,14 +41,14 @@ public final class HTTPGateway: Sendable {
         public var maximumResponseBody = 4 * 1024 * 1024 * 1024
         /// Bytes of one response that may wait in a file for a slow client; beyond it the response is truncated. The
         /// temporary directory may have to hold `maximumConcurrency` times the sum of this and `maximumRequestBody`.
-        package var maximumSpool = 4 * 1024 * 1024 * 1024
+        var maximumSpool = 4 * 1024 * 1024 * 1024
         /// The maximum number of requests in progress. Further requests are refused with 503. Default 256.
         public var maximumConcurrency = 256
         /// The longest time without progress at the origin, rounded up to whole seconds, at least 1 s. After that time
         /// the request fails. Default 60 s.
         public var timeout: Duration = .seconds(60)
         /// From the request to the end of its response, including slow clients.
-        package var maximumDuration: Duration = .seconds(3600)
+        var maximumDuration: Duration = .seconds(3600)
 
         /// Creates the default limits.
         public init() {}
@@ -68,7 +68,7 @@ public final class HTTPGateway: Sendable {
         /// The number of requests that failed because of the origin, a limit, or a client that cancelled or
         /// disconnected.
         public var failed = 0
-        package var underWay = 0
+        var underWay = 0
 
         init() {}
     }
@@ -114,7 +114,7 @@ public final class HTTPGateway: Sendable {
     public func reaction(to frame: Frame) -> Reaction? { isMessage(frame) ? handler(frame) : nil }
 
     /// Parts have no type: a part is one if it begins like a request with an `http` or `https` URL.
-    package func isMessage(_ frame: Frame) -> Bool {
+    func isMessage(_ frame: Frame) -> Bool {
         frame.kind == .part ? GatewayRequest.isBeginning(frame.body) : frame.type == TunnelWire.messageType
     }
 

@@ -1,4 +1,4 @@
-package import Foundation
+import Foundation
 import TrunklineCore
 
 /// The scheme, host and port of an HTTP server (RFC 6454), for a gateway's list of allowed origins.
@@ -9,14 +9,14 @@ import TrunklineCore
 /// If the host of an origin is an IP address, that address may be private, for example a loopback address. If the host
 /// is a name, it must not resolve to a private address unless ``allowsPrivateAddresses`` is set.
 public struct HTTPOrigin: Sendable, Hashable, CustomStringConvertible {
-    package let scheme: String
-    package let host: String
-    package let port: Int
+    let scheme: String
+    let host: String
+    let port: Int
     /// Whether the host's name may resolve to an address that is not public, such as `10.0.0.1` or a loopback address.
     /// Default `false`.
     public var allowsPrivateAddresses = false
 
-    package init?(of url: URL) {
+    init?(of url: URL) {
         guard let scheme = url.scheme?.lowercased(), ["http", "https"].contains(scheme),
             let host = url.host(percentEncoded: false)?.lowercased(), !host.isEmpty, !host.contains("*"),
             host.unicodeScalars.allSatisfy(\.isPrinted)  // excludes zero bytes, which a resolver may read as the end

@@ -76,7 +76,7 @@ public enum HTTP1Part: Sendable, Hashable {
     /// The trailer fields, after content that came in chunks.
     case trailers(HTTP1Headers)
 
-    package static func parts(of frame: Frame, isFirst: Bool) throws(FrameError) -> [HTTP1Part] {
+    static func parts(of frame: Frame, isFirst: Bool) throws(FrameError) -> [HTTP1Part] {
         var (parts, content, trailers) = ([HTTP1Part](), frame.body, HTTP1Headers())
         if isFirst {
             var response = try HTTP1Response(frame)

@@ -15,45 +15,45 @@ extension LoopbackServer {
         public internal(set) var lastFailure: (any Error)?
         /// The number of requests received, including those of handshakes and of restored subscriptions.
         public internal(set) var requestCount = 0
-        package internal(set) var cancelCount = 0
+        var cancelCount = 0
         /// The number of pings received.
         public internal(set) var pingCount = 0
         /// The number of pongs received, which answer the server's pings.
         public internal(set) var pongCount = 0
         /// Further parts and window updates of requests of `Reaction.perform`; not in `requestCount` and `received`.
-        package internal(set) var requestPartCount = 0
+        var requestPartCount = 0
         /// Bodies of `Reaction.perform` that ended without a reply. Their connections were closed.
-        package internal(set) var unansweredCount = 0
-        package internal(set) var lastBodyFailure: (any Error)? {
+        var unansweredCount = 0
+        var lastBodyFailure: (any Error)? {
             didSet { lastFailure = lastBodyFailure ?? lastFailure }
         }
-        package internal(set) var replyCount = 0
+        var replyCount = 0
         /// Delayed or held replies dropped because their request was cancelled.
-        package internal(set) var droppedReplyCount = 0
+        var droppedReplyCount = 0
         /// The number of open connections.
         public internal(set) var connectionCount = 0
         /// The number of connections accepted since the start.
         public internal(set) var totalConnections = 0
-        package internal(set) var refusedConnectionCount = 0
-        package internal(set) var handshakeCount = 0
-        package internal(set) var resumptionCount = 0
-        package internal(set) var handshakeFailureCount = 0
-        package internal(set) var lastHandshakeFailure: TransportError? {
+        var refusedConnectionCount = 0
+        var handshakeCount = 0
+        var resumptionCount = 0
+        var handshakeFailureCount = 0
+        var lastHandshakeFailure: TransportError? {
             didSet { lastFailure = lastHandshakeFailure ?? lastFailure }
         }
-        package internal(set) var malformedCount = 0
-        package internal(set) var lastMalformation: FrameError? {
+        var malformedCount = 0
+        var lastMalformation: FrameError? {
             didSet { lastFailure = lastMalformation ?? lastFailure }
         }
         /// The server's frames that the codec could not encode. Their connections were closed.
-        package internal(set) var unencodableCount = 0
-        package internal(set) var lastEncodingFailure: FrameError? {
+        var unencodableCount = 0
+        var lastEncodingFailure: FrameError? {
             didSet { lastFailure = lastEncodingFailure ?? lastFailure }
         }
         /// Connections reset because the client left more than `Options.maximumUnsent` bytes unread.
-        package internal(set) var overflowCount = 0
-        package internal(set) var bytesReceived = 0
-        package internal(set) var bytesSent = 0
+        var overflowCount = 0
+        var bytesReceived = 0
+        var bytesSent = 0
 
         private var latest = Deque<Frame>()
         private var latestBytes = 0
@@ -65,7 +65,7 @@ extension LoopbackServer {
             self.maximumBytes = max(0, maximumBytes)
         }
 
-        package var received: [Frame] { (0..<latest.count).map { latest[$0] } }
+        var received: [Frame] { (0..<latest.count).map { latest[$0] } }
 
         /// The latest requests, oldest first.
         ///

@@ -244,15 +244,15 @@ extension LoopbackServer {
 }
 
 extension LoopbackServer {
-    package var exchangeCount: Int {
+    var exchangeCount: Int {
         links.values.reduce(0) {
             $0 + $1.exchanges.count + $1.running.count + $1.unfinished.count + $1.writers.count + $1.crowdedCount
         }
     }
 
-    package var heldCount: Int { links.values.flatMap(\.exchanges.values).reduce(0) { $0 + $1.inbox.count } }
+    var heldCount: Int { links.values.flatMap(\.exchanges.values).reduce(0) { $0 + $1.inbox.count } }
 
-    package var hasCrowdedLinks: Bool { links.values.contains { $0.crowdedCount > 0 } }
+    var hasCrowdedLinks: Bool { links.values.contains { $0.crowdedCount > 0 } }
 
-    package var unsentCount: Int { links.values.reduce(0) { $0 + $1.unsentCount } }
+    var unsentCount: Int { links.values.reduce(0) { $0 + $1.unsentCount } }
 }

@@ -4,13 +4,13 @@ extension LoopbackServer {
     /// A record of what the server has received and done so far.
     public var journal: Journal { record }
 
-    package var received: [Frame] { record.received }
+    var received: [Frame] { record.received }
 
-    package var connectionCount: Int { record.connectionCount }
+    var connectionCount: Int { record.connectionCount }
 
-    package var totalConnections: Int { record.totalConnections }
+    var totalConnections: Int { record.totalConnections }
 
-    package func forget() { record = record.emptied }
+    func forget() { record = record.emptied }
 
     /// The error of a wait that ended before its condition was met.
     public struct WaitError: Error, Sendable, CustomStringConvertible {
@@ -104,11 +104,11 @@ extension LoopbackServer {
         try await waitForFrame(within: limit) { $0.kind != .cancel && predicate($0) }
     }
 
-    package func waitForRequests(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
+    func waitForRequests(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.requestCount >= count }
     }
 
-    package func waitForConnections(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
+    func waitForConnections(_ count: Int, within limit: Duration = .seconds(60)) async throws(WaitError) {
         try await wait(within: limit) { $0.connectionCount == count }
     }
 
@@ -170,5 +170,5 @@ extension LoopbackServer: TimerTarget {
 }
 
 extension LoopbackServer {
-    package var delayedCount: Int { delayed.count }
+    var delayedCount: Int { delayed.count }
 }

@@ -19,8 +19,8 @@ extension LoopbackServer {
         /// Whether a delayed or held reply is sent although its request was cancelled meanwhile. Default `false`.
         public var answersCancelled = false
         /// See `answerPings(_:after:)`.
-        package var answersPings = true
-        package var pongDelay = Duration.zero
+        var answersPings = true
+        var pongDelay = Duration.zero
         /// The reaction to a new connection, performed as if the client had sent an empty request. Default `nil`: none.
         public var onConnect: Reaction?
         /// The status of an echo, in protocols that have a status. Default `nil`: the first status of the layout's role
@@ -28,12 +28,12 @@ extension LoopbackServer {
         public var successStatus: UInt32?
         package var recordedFrames = 10_000
         /// Bytes of bodies and named fields in `received`.
-        package var recordedBytes = 16 * 1024 * 1024
+        var recordedBytes = 16 * 1024 * 1024
         /// Further connections are closed and counted in `refusedConnectionCount`. If the process runs out of file
         /// descriptors, connections wait until one is free.
         package var maximumConnections = 10_000
         /// In bytes; a connection whose client leaves more unread is reset.
-        package var maximumUnsent = 256 * 1024 * 1024
+        var maximumUnsent = 256 * 1024 * 1024
 
         /// Creates options with the defaults.
         public init() {}

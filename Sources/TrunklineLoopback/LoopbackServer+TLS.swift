@@ -21,7 +21,7 @@ extension LoopbackServer {
         /// Whether a connection begins with TLS. If `false`, ``Reaction/startTLS`` begins it. Default `true`.
         public var beginsAtOnce = true
         /// From the connection or the reaction `startTLS` on. A connection not secured by then is closed as `timedOut`.
-        package var handshakeTimeout = Duration.seconds(10)
+        var handshakeTimeout = Duration.seconds(10)
         /// The protocols that the server offers by ALPN, in order of preference. Clients that offer none of them are
         /// refused. Default empty: no protocol is negotiated.
         public var applicationProtocols: [String] = []

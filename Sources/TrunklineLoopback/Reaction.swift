@@ -141,10 +141,10 @@ extension Reaction {
     /// Does not reply.
     public static let noReply = Reaction(.noReply)
 
-    package static let twice = sequence([.echo, .echo])
+    static let twice = sequence([.echo, .echo])
 
     /// The last serial that the protocol has, which no request has used.
-    package static let unknownSerial = Reaction(.unknownSerial)
+    static let unknownSerial = Reaction(.unknownSerial)
 }
 
 extension Reaction {
@@ -172,7 +172,7 @@ extension Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: nil, reaction))
     }
 
-    package static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
+    static func shuffled(window: Int, seed: UInt64, _ reaction: Reaction = .echo) -> Reaction {
         Reaction(.outOfOrder(window: max(1, window), seed: seed, reaction))
     }
 }
@@ -187,7 +187,7 @@ extension Reaction {
     /// (``/Trunkline/Frame/answers``).
     public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
-    package static let ping = Reaction(.ping)
+    static let ping = Reaction(.ping)
 
     /// Starts TLS once everything before it is written (STARTTLS): `.sequence([.reply("go on"), .startTLS])`.
     ///
@@ -197,7 +197,7 @@ extension Reaction {
 }
 
 extension Reaction {
-    package static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
+    static func oneByteAtATime(_ reaction: Reaction = .echo) -> Reaction { inPieces(of: 1, reaction) }
 
     /// Performs `reaction`, and writes its bytes in pieces of `size` bytes, one in each turn of the event loop.
     ///
@@ -238,7 +238,7 @@ extension Reaction {
     public static let reset = Reaction(.reset)
 
     /// Until `LoopbackServer.resumeReading()`, so that TCP applies back-pressure.
-    package static let stopReading = Reaction(.stopReading)
+    static let stopReading = Reaction(.stopReading)
 
     /// Writes `bytes` unchanged.
     public static func garbage(_ bytes: Bytes) -> Reaction { Reaction(.bytes(bytes)) }

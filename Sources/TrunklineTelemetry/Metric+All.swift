@@ -4,7 +4,7 @@ import TrunklineCore
 
 /// The table of metrics. The article *Exporting metrics* contains it too, and a test compares them.
 extension Metric {
-    package static let all: [Metric] =
+    static let all: [Metric] =
         calls + requests + pushes + serverRequests + cache + observers + links + frames + connection + cluster
 
     private static let calls = [

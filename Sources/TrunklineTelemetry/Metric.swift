@@ -16,18 +16,18 @@ package struct Metric: Sendable {
         case durations(LatencyHistogram)
     }
 
-    package struct Point: Sendable, Hashable {
-        package var attributes: [Attribute]
-        package let value: Value
+    struct Point: Sendable, Hashable {
+        var attributes: [Attribute]
+        let value: Value
     }
 
-    package let name: String
-    package let kind: Kind
+    let name: String
+    let kind: Kind
     /// By the Unified Code for Units of Measure; in braces what is counted.
-    package let unit: String
-    package let help: String
+    let unit: String
+    let help: String
     /// Without those that all metrics have.
-    package let attributes: [String]
+    let attributes: [String]
     private let reader: Reader
 
     typealias Reading = (values: [String?], value: Value)
@@ -84,7 +84,7 @@ package struct Metric: Sendable {
         self.init(name, kind, unit, help) { [([], .integer(read($0)))] }
     }
 
-    package func points(of snapshot: any MetricsSnapshot) -> [Point] { snapshot.sources.flatMap { points(of: $0) } }
+    func points(of snapshot: any MetricsSnapshot) -> [Point] { snapshot.sources.flatMap { points(of: $0) } }
 
     /// In a fixed order. Attributes of the source are left out if their label, which `label` makes for the format, is
     /// taken or `reserved`.
@@ -109,7 +109,7 @@ package struct Metric: Sendable {
     }
 
     /// In seconds, as the conventions of OpenTelemetry recommend for `rpc.client.call.duration`.
-    package static let bounds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
+    static let bounds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 
     private static let boundDurations = bounds.map { Duration.milliseconds(Int64($0 * 1000)) }
 

@@ -57,8 +57,8 @@ package struct Attribute: Sendable, Hashable {
         case integer(Int)
     }
 
-    package let name: String
-    package let value: Value
+    let name: String
+    let value: Value
 
     init(_ name: String, _ value: String) { (self.name, self.value) = (name, .text(value)) }
     init(_ name: String, _ value: Int) { (self.name, self.value) = (name, .integer(value)) }
@@ -68,7 +68,7 @@ package struct Attribute: Sendable, Hashable {
         if name == "server.port", let port = Int(strict: text) { self.init(name, port) } else { self.init(name, text) }
     }
 
-    package var text: String {
+    var text: String {
         switch value {
         case .text(let text): text
         case .integer(let integer): "\(integer)"

@@ -95,7 +95,7 @@ public struct OTLPExporter: Sendable {
         )
     }
 
-    package init(
+    init(
         to endpoint: Endpoint,
         path: String = "/v1/metrics",
         headers: [String: String] = [:],

@@ -2,9 +2,9 @@ import TrunklineCore
 
 /// An `ExportMetricsServiceRequest` of OTLP 1.x as JSON: 64-bit integers are strings, enumerations are numbers, names
 /// are in lower camel case. Counts are cumulative.
-package enum OTLPRequest {
+enum OTLPRequest {
     /// `start` and `now` are in nanoseconds since 1970.
-    package static func json(
+    static func json(
         of snapshots: [any MetricsSnapshot],
         resource: [String: String],
         from start: Int64,

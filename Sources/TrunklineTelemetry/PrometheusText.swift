@@ -31,7 +31,7 @@ public enum PrometheusText {
         return page
     }
 
-    package static func name(of metric: Metric) -> String {
+    static func name(of metric: Metric) -> String {
         let unit =
             switch metric.unit {
             case "s": "_seconds"

@@ -1,5 +1,7 @@
 import Trunkline
 
+@testable import TrunklineIO
+
 /// A client for the test that stops its process: sends 50 requests at once, and prints how they ended.
 @main struct StoppedClient {
     static func main() async throws {

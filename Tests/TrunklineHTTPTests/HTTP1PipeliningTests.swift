@@ -3,6 +3,8 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Which requests may follow which on a link of HTTP/1.1, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct HTTP1PipeliningTests {

@@ -1,7 +1,8 @@
 import Testing
 import Trunkline
 import TrunklineHTTP
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Runs `body` in virtual time with a server of HTTP/1.1 at "a:80" and a client of it. At the end no link may be open.
 ///

@@ -3,6 +3,8 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// HTTP/1.1 between a client and a test server of this package.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
 struct HTTP1SimulationTests {

@@ -3,6 +3,8 @@ import Trunkline
 import TrunklineHTTP
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// The reactions of a test server know nothing of HTTP, but still make responses that the client understands. They used
 /// to be no messages, so nothing was sent, and the client waited until its timeout.
 @Suite(.tags(.realThreads))

@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// A client whose process is stopped and continues, as with `docker pause`, a debugger or a frozen cgroup.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(2)))
 struct StoppedClientTests {

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
-import TrunklineTelemetry
+
+@testable import TrunklineTelemetry
 
 /// The names of the metrics, which must not change by mistake: in the code, and in the documentation.
 @Suite struct MetricTableTests {

@@ -2,8 +2,9 @@ import Synchronization
 import Testing
 import Trunkline
 import TrunklineHTTP
-import TrunklineTelemetry
-import TrunklineTesting
+
+@testable import TrunklineTelemetry
+@testable import TrunklineTesting
 
 /// The exporter against a collector in a simulated network.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))

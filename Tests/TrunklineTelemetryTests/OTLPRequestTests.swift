@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineTelemetry
+
+@testable import TrunklineTelemetry
 
 @Suite struct OTLPRequestTests {
     private func metrics(of snapshots: [any MetricsSnapshot]) throws -> [String: [String: Any]] {

@@ -1,10 +1,10 @@
 import Testing
 import TrunklineHTTP
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// Functions without a client accept any number and duration: they clamp it, or throw.
 @Suite(.tags(.simulated))

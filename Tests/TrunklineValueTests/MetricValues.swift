@@ -1,9 +1,9 @@
 import Testing
 import TrunklineCache
-import TrunklineTelemetry
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
+@testable import TrunklineTelemetry
 
 /// Counters that users can set, for tests of their own: no exporter traps.
 extension ArgumentValueTests {

@@ -3,7 +3,7 @@ import TrunklineCore
 /// A ring for consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016). A key belongs to the
 /// member of the first node at or after it. The positions of a member's nodes follow from its hash alone, so that
 /// adding, removing or reweighting a member moves only its own keys, unless the number of nodes per weight changes.
-package struct HashRing: Sendable {
+struct HashRing: Sendable {
     private struct Node: Sendable {
         var position: UInt64
         var member: Int
@@ -22,7 +22,7 @@ package struct HashRing: Sendable {
 
     /// Takes 0.1 ms for 10 members, 1.5 ms for 100. A member whose weight is not positive has no nodes, unless that is
     /// so for all; then all are equal.
-    package init(_ members: [(hash: UInt64, weight: Double)]) {
+    init(_ members: [(hash: UInt64, weight: Double)]) {
         let counts = Self.nodeCounts(members.map(\.weight))
         nodes.reserveCapacity(counts.reduce(0, +))
         for (index, member) in members.enumerated() where counts[index] > 0 {
@@ -49,11 +49,11 @@ package struct HashRing: Sendable {
         }
     }
 
-    package var isEmpty: Bool { nodes.isEmpty }
+    var isEmpty: Bool { nodes.isEmpty }
 
     /// Returns the first accepted member at or after `key`, its home if none is accepted, or `nil` if the ring is
     /// empty. Asks at most once for each node and, if none is accepted, at most twice for each member.
-    package func member(for key: UInt64, accepting isAccepted: (Int) -> Bool) -> Int? {
+    func member(for key: UInt64, accepting isAccepted: (Int) -> Bool) -> Int? {
         guard !nodes.isEmpty else { return nil }
         var index = firstIndex(atOrAfter: key)
         let home = nodes[index].member
@@ -86,7 +86,7 @@ package struct HashRing: Sendable {
 extension HashRing {
     /// The most requests in flight that a member may have; at least 1. If the shares add up to 1, the bounds add up to
     /// more than `total`, so at least one member accepts. `factor` is at least 1: brpc uses 1.25, ingress-nginx 2.
-    package static func bound(total: Int, share: Double, factor: Double) -> Int {
+    static func bound(total: Int, share: Double, factor: Double) -> Int {
         let share = share > 0 ? min(share, 1) : 0
         let factor = factor > 1 ? factor : 1
         let bound = share > 0 ? factor * share * (Double(max(0, total)) + 1) : 0

@@ -1,21 +1,21 @@
-package import TrunklineCore
+import TrunklineCore
 
 /// An adaptive limit of the requests in flight at one server: additive increase, multiplicative decrease, as in TCP and
 /// in `AIMDLimit` of Netflix's concurrency-limits. It grows by one after `value` successes, and only while at least
 /// half of it is in use: a limit that is not reached proves nothing.
-package struct InFlightLimit: Sendable {
+struct InFlightLimit: Sendable {
     /// A burst of timeouts counts as one signal of overload. Netflix shrinks with every signal, so a pause of the
     /// server takes the limit to its lower bound at once.
     private static let quietTime = Duration.milliseconds(100)
 
-    package private(set) var value: Int
+    private(set) var value: Int
     private let bounds: ClosedRange<Int>
     private let backoffRatio: Double
     private var successes = 0
     private var quietUntil = Instant.distantPast
 
     /// `backoffRatio` is clamped to 0.5 through 1; Netflix uses 0.9.
-    package init(initial: Int, bounds: ClosedRange<Int>, backoffRatio: Double = 0.9) {
+    init(initial: Int, bounds: ClosedRange<Int>, backoffRatio: Double = 0.9) {
         self.bounds = max(1, bounds.lowerBound)...max(1, bounds.upperBound)
         self.backoffRatio = backoffRatio.isNaN ? 0.9 : min(max(backoffRatio, 0.5), 1)
         value = min(max(initial, self.bounds.lowerBound), self.bounds.upperBound)
@@ -23,7 +23,7 @@ package struct InFlightLimit: Sendable {
 
     /// `inFlight` includes this request. A success in the quiet time does not count: its request may be from before the
     /// overload.
-    package mutating func succeeded(inFlight: Int, at now: Instant) {
+    mutating func succeeded(inFlight: Int, at now: Instant) {
         guard now >= quietUntil, inFlight >= value - value / 2, value < bounds.upperBound else { return }
         successes += 1
         guard successes >= value else { return }
@@ -31,7 +31,7 @@ package struct InFlightLimit: Sendable {
         successes = 0
     }
 
-    package mutating func overloaded(at now: Instant) {
+    mutating func overloaded(at now: Instant) {
         guard now >= quietUntil else { return }
         quietUntil = now.advanced(by: Self.quietTime)
         successes = 0

@@ -1,4 +1,4 @@
-package import TrunklineCore
+import TrunklineCore
 
 /// The average latency of a server, in one word for many threads: Finagle's peak EWMA. A slow response raises it at
 /// once; faster ones, and time, lower it, so that a slow server without requests is tried again. A failure lowers it no
@@ -11,7 +11,7 @@ package import TrunklineCore
 package struct LatencyAverage: Sendable, Equatable {
     /// Upper half: microseconds as a `Float`; 0 for unknown, negative for a bound. Lower half: the ticks of the latest
     /// change.
-    package let bits: UInt64
+    let bits: UInt64
 
     package enum Outcome {
         case answer
@@ -22,9 +22,9 @@ package struct LatencyAverage: Sendable, Equatable {
 
     private static let least: Float = 0.001
 
-    package init(bits: UInt64) { self.bits = bits }
+    init(bits: UInt64) { self.bits = bits }
 
-    package init(at now: Instant) { self.init(0, DecayClock.ticks(now)) }
+    init(at now: Instant) { self.init(0, DecayClock.ticks(now)) }
 
     private init(_ microseconds: Float, _ ticks: UInt32) {
         bits = UInt64(microseconds.bitPattern) << 32 | UInt64(ticks)
@@ -34,25 +34,25 @@ package struct LatencyAverage: Sendable, Equatable {
     private var value: Float { Float(bitPattern: UInt32(truncatingIfNeeded: bits >> 32)) }
 
     @inline(__always)
-    package var ticks: UInt32 { UInt32(truncatingIfNeeded: bits) }
+    var ticks: UInt32 { UInt32(truncatingIfNeeded: bits) }
 
     @inline(__always)
-    package var isKnown: Bool { Int64(bitPattern: bits) >= 1 << 32 }
+    var isKnown: Bool { Int64(bitPattern: bits) >= 1 << 32 }
 
-    package var isMeasured: Bool { bits >> 32 != 0 }
+    var isMeasured: Bool { bits >> 32 != 0 }
 
     @inline(__always)
-    package func freshMicroseconds(at now: Instant) -> Float? {
+    func freshMicroseconds(at now: Instant) -> Float? {
         isKnown && DecayClock.isFresh(ticks, at: now) ? value : nil
     }
 
     @inline(__always)
-    package func ignores(nanoseconds: Int64, at now: Instant) -> Bool {
+    func ignores(nanoseconds: Int64, at now: Instant) -> Bool {
         DecayClock.ticks(now) == ticks && Float(nanoseconds) * 0.001 <= value
     }
 
     @inline(__always)
-    package func microseconds(at now: Instant) -> Float { max(0, remainder(at: now)) }
+    func microseconds(at now: Instant) -> Float { max(0, remainder(at: now)) }
 
     @inline(__always)
     private func remainder(at now: Instant) -> Float {
@@ -60,13 +60,13 @@ package struct LatencyAverage: Sendable, Equatable {
     }
 
     /// For comparing two servers: one that has not answered counts as fast as the other, but no faster than its bound.
-    package static func compare(_ a: LatencyAverage, _ b: LatencyAverage, at now: Instant) -> (Float, Float) {
+    static func compare(_ a: LatencyAverage, _ b: LatencyAverage, at now: Instant) -> (Float, Float) {
         let (x, y) = (a.remainder(at: now), b.remainder(at: now))
         if a.isKnown { return (x, b.isKnown ? y : max(x, -y)) }
         return b.isKnown ? (max(y, -x), y) : (max(1, -x), max(1, -y))
     }
 
-    package func adding(nanoseconds: Int64, _ outcome: Outcome, at now: Instant) -> LatencyAverage {
+    func adding(nanoseconds: Int64, _ outcome: Outcome, at now: Instant) -> LatencyAverage {
         let sample = max(Self.least, Float(nanoseconds) / 1000)
         let elapsed = DecayClock.elapsed(since: ticks, at: now)
         if elapsed == 0, sample <= value { return self }
@@ -85,5 +85,5 @@ package struct LatencyAverage: Sendable, Equatable {
         }
     }
 
-    package func isStale(at now: Instant) -> Bool { DecayClock.isLong(DecayClock.elapsed(since: ticks, at: now)) }
+    func isStale(at now: Instant) -> Bool { DecayClock.isLong(DecayClock.elapsed(since: ticks, at: now)) }
 }

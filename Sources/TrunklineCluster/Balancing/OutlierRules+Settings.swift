@@ -1,48 +1,48 @@
 import TrunklineCore
 
 extension OutlierRules {
-    package struct Settings: Sendable, Hashable {
+    struct Settings: Sendable, Hashable {
         /// In a row; at least 1. `nil` for off. Envoy: 5.
-        package var consecutiveFailures: Int? = 5
+        var consecutiveFailures: Int? = 5
         /// The time of the first ejection. The nth in a row lasts n times as long. Envoy: 30 s.
-        package var baseTime: Duration = .seconds(30)
+        var baseTime: Duration = .seconds(30)
         /// Without jitter; at least `baseTime`. Envoy: 300 s.
-        package var maximumTime: Duration = .seconds(300)
+        var maximumTime: Duration = .seconds(300)
         /// In 0...1, so that clients do not probe a server all at once. Envoy only lengthens, by an absolute time.
-        package var jitter = 0.1
+        var jitter = 0.1
         /// The share of members that may be out at once: 0 through 0.5, rounded down, but at least one of two or more
         /// members. 0 for no ejections. Envoy: 10 %.
-        package var maximumShare = 0.5
+        var maximumShare = 0.5
         /// The same for comparisons. Envoy and gRPC: 10 %.
-        package var comparedShare = 0.1
+        var comparedShare = 0.1
         /// Between two calls of `closeInterval`. The caller has the timer. Envoy: 10 s.
-        package var interval: Duration = .seconds(10)
+        var interval: Duration = .seconds(10)
         /// How long a member waits for a successful probe before it returns without one, as in Envoy and gRPC. Longer
         /// than the default timeout of a request (8 s), so that a probe that hangs has failed by then.
-        package var probingTime: Duration = .seconds(10)
+        var probingTime: Duration = .seconds(10)
         /// How long, of `probingTime`, only requests that may be performed twice are probes.
-        package var preferenceTime: Duration = .seconds(5)
-        package var successRate: SuccessRate? = SuccessRate()
-        package var errorRate: ErrorRate? = ErrorRate()
-        package var latency: Latency? = Latency()
+        var preferenceTime: Duration = .seconds(5)
+        var successRate: SuccessRate? = SuccessRate()
+        var errorRate: ErrorRate? = ErrorRate()
+        var latency: Latency? = Latency()
 
-        package init() {}
+        init() {}
     }
 
     /// An outlier's success rate is below the mean by `deviations` standard deviations of the population, as in Envoy.
     /// Of `n` members, one is at most √(n − 1) deviations below the mean: with 1.9, fewer than five never have an
     /// outlier, and of five, one is an outlier only if the others hardly differ.
-    package struct SuccessRate: Sendable, Hashable {
+    struct SuccessRate: Sendable, Hashable {
         /// In the interval; at least 1. Envoy: 100.
-        package var minimumRequests = 100
+        var minimumRequests = 100
         /// Envoy: 5.
-        package var minimumMembers = 5
+        var minimumMembers = 5
         /// Envoy: `success_rate_stdev_factor`, 1900 thousandths.
-        package var deviations = 1.9
+        var deviations = 1.9
         /// From the mean. Without it, a member at 99.9 % is an outlier among nine at 100 %.
-        package var minimumDifference = 0.05
+        var minimumDifference = 0.05
 
-        package init() {}
+        init() {}
 
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let rates = facts.compactMap { facts -> (id: UInt64, value: Double)? in
@@ -62,14 +62,14 @@ extension OutlierRules {
 
     /// The failure percentage of Envoy and gRPC (A50: above 85 %) is absolute. Compared with the median instead: errors
     /// of all members have their cause in the requests.
-    package struct ErrorRate: Sendable, Hashable {
-        package var minimumRequests = 20
+    struct ErrorRate: Sendable, Hashable {
+        var minimumRequests = 20
         /// Of two, the median does not tell which one is wrong.
-        package var minimumMembers = 3
+        var minimumMembers = 3
         /// From the median. Below this, the members may only have had different requests.
-        package var minimumDifference = 0.5
+        var minimumDifference = 0.5
 
-        package init() {}
+        init() {}
 
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let rates = facts.compactMap { facts -> (id: UInt64, value: Double)? in
@@ -84,16 +84,16 @@ extension OutlierRules {
         }
     }
 
-    package struct Latency: Sendable, Hashable {
+    struct Latency: Sendable, Hashable {
         /// In the interval; at least 1. One slow answer does not decide a mean of 20, unless it is very slow.
-        package var minimumAnswers = 20
-        package var minimumMembers = 3
+        var minimumAnswers = 20
+        var minimumMembers = 3
         /// Above the usual differences between machines and zones.
-        package var factor = 5.0
+        var factor = 5.0
         /// Below this, the differences between fast servers do not matter.
-        package var minimumDifference: Duration = .milliseconds(10)
+        var minimumDifference: Duration = .milliseconds(10)
 
-        package init() {}
+        init() {}
 
         func outliers(_ facts: [Facts]) -> [(id: UInt64, reason: Reason)] {
             let means = facts.compactMap { facts -> (id: UInt64, value: Double)? in

@@ -57,17 +57,17 @@ package struct OutlierRules: Sendable {
     }
 
     /// What one member's requests met in an interval. Negative numbers count as 0.
-    package struct Facts: Hashable, Sendable {
-        package var id: UInt64
-        package var successes: Int
-        package var failures: Int
+    struct Facts: Hashable, Sendable {
+        var id: UInt64
+        var successes: Int
+        var failures: Int
         /// Requests that failed or were answered with an error. Error responses that are no failures are successes,
         /// too.
-        package var errors: Int
-        package var latencyNanoseconds: Int64
-        package var answers: Int
+        var errors: Int
+        var latencyNanoseconds: Int64
+        var answers: Int
 
-        package init(
+        init(
             id: UInt64,
             successes: Int,
             failures: Int,
@@ -132,7 +132,7 @@ package struct OutlierRules: Sendable {
     }
 
     /// How much of their zone's load the good members can carry, relative to their share. Envoy: 1.4.
-    package static let overprovisioning = 1.4
+    static let overprovisioning = 1.4
 
     private let settings: Settings
     private var members: [UInt64: Member] = [:]
@@ -146,40 +146,40 @@ package struct OutlierRules: Sendable {
     private var (local, remote) = (Counts(), Counts())
     private var servers: [Server: Counts] = [:]
     /// The number of servers.
-    package private(set) var badCount = 0
-    package private(set) var isPanicking = false
+    private(set) var badCount = 0
+    private(set) var isPanicking = false
 
-    package init(_ settings: Settings = Settings()) { self.settings = settings }
+    init(_ settings: Settings = Settings()) { self.settings = settings }
 
-    package var count: Int { members.count }
+    var count: Int { members.count }
 
-    package func state(of id: UInt64) -> State? { members[id]?.state }
+    func state(of id: UInt64) -> State? { members[id]?.state }
 
-    package func isInUse(_ id: UInt64) -> Bool {
+    func isInUse(_ id: UInt64) -> Bool {
         members[id].map { $0.isReady && ($0.isServing || isPanicking) } ?? false
     }
 
     /// Whether the member is ready, and neither out of use nor due to be; `nil` if it is unknown.
-    package func isGood(_ id: UInt64) -> Bool? { members[id].map { !$0.isBad } }
+    func isGood(_ id: UInt64) -> Bool? { members[id].map { !$0.isBad } }
 
-    package func mayProbe(_ id: UInt64) -> Bool {
+    func mayProbe(_ id: UInt64) -> Bool {
         members[id].map { $0.isProbing && $0.isReady && !$0.isProbed } ?? false
     }
 
     /// Until then, only requests that may be performed twice are probes; `nil` if the member is not probing.
-    package func opensToAllRequests(_ id: UInt64) -> Instant? {
+    func opensToAllRequests(_ id: UInt64) -> Instant? {
         guard case .probing(let until)? = members[id]?.state else { return nil }
         return until.advanced(by: settings.preferenceTime - settings.probingTime)
     }
 
-    package var nextTime: Instant? {
+    var nextTime: Instant? {
         guard withheldCount > 0 else { return nil }
         return members.values.lazy.compactMap(\.nextTime).min()
     }
 
     /// Adds a member without a ready link; a known one does not change. It cannot begin a panic: its link has not had
     /// the time to become ready.
-    package mutating func add(_ id: UInt64, group: String? = nil, isLocal: Bool = true) -> [Action] {
+    mutating func add(_ id: UInt64, group: String? = nil, isLocal: Bool = true) -> [Action] {
         guard members[id] == nil else { return [] }
         var member = Member(group.map { .group($0) } ?? .member(id))
         member.isLocal = isLocal
@@ -187,7 +187,7 @@ package struct OutlierRules: Sendable {
         return panicActions(mayBegin: false)
     }
 
-    package mutating func regroup(_ id: UInt64, _ group: String?, isLocal: Bool = true) -> [Action] {
+    mutating func regroup(_ id: UInt64, _ group: String?, isLocal: Bool = true) -> [Action] {
         let server = group.map { Server.group($0) } ?? .member(id)
         guard var member = members[id], member.server != server || member.isLocal != isLocal else { return [] }
         (member.server, member.isLocal) = (server, isLocal)
@@ -196,7 +196,7 @@ package struct OutlierRules: Sendable {
     }
 
     /// A ready member has a route, whatever becomes of its further links.
-    package mutating func setRoute(_ id: UInt64, exists hasRoute: Bool) -> [Action] {
+    mutating func setRoute(_ id: UInt64, exists hasRoute: Bool) -> [Action] {
         guard var member = members[id], hasRoute || !member.isReady, member.hasRoute != hasRoute else { return [] }
         member.hasRoute = hasRoute
         set(id, member)
@@ -204,13 +204,13 @@ package struct OutlierRules: Sendable {
     }
 
     /// If more are ejected than `maximumShare` of those that stay, they remain so for their time.
-    package mutating func remove(_ id: UInt64) -> [Action] {
+    mutating func remove(_ id: UInt64) -> [Action] {
         guard members[id] != nil else { return [] }
         set(id, nil)
         return panicActions(mayBegin: true)
     }
 
-    package mutating func setReady(_ id: UInt64, _ isReady: Bool) -> [Action] {
+    mutating func setReady(_ id: UInt64, _ isReady: Bool) -> [Action] {
         guard var member = members[id], member.isReady != isReady else { return [] }
         member.isReady = isReady
         if isReady { member.hasRoute = true }
@@ -219,7 +219,7 @@ package struct OutlierRules: Sendable {
         return (mayProbe(id) ? [.mayBeProbed(id)] : []) + panicActions(mayBegin: !isReady)
     }
 
-    package mutating func noteFailuresInARow(
+    mutating func noteFailuresInARow(
         _ id: UInt64,
         count: Int,
         at now: Instant,
@@ -231,7 +231,7 @@ package struct OutlierRules: Sendable {
 
     /// Ejects the outliers of an interval, among the members that are serving. Of a member that occurs twice, the first
     /// facts count.
-    package mutating func closeInterval(
+    mutating func closeInterval(
         _ facts: [Facts],
         at now: Instant,
         using generator: inout SeededGenerator
@@ -298,7 +298,7 @@ package struct OutlierRules: Sendable {
         return .ejected(id, until: until, reason: reason)
     }
 
-    package mutating func time(at now: Instant) -> [Action] {
+    mutating func time(at now: Instant) -> [Action] {
         guard withheldCount > 0 else { return [] }
         var actions: [Action] = []
         // In the order of their numbers: that of a dictionary differs from process to process.
@@ -319,7 +319,7 @@ package struct OutlierRules: Sendable {
     }
 
     /// Each probe must end with `probeEnded` or `probeCancelled`, also if the link is lost: until then no other begins.
-    package mutating func probeBegan(_ id: UInt64) -> [Action] {
+    mutating func probeBegan(_ id: UInt64) -> [Action] {
         guard var member = members[id], member.isProbing else { return [] }
         member.isProbed = true
         set(id, member)
@@ -328,7 +328,7 @@ package struct OutlierRules: Sendable {
 
     /// A member whose probe fails is ejected again, also during a panic. The outcome of a probe that has not begun, or
     /// whose member was removed, changes nothing.
-    package mutating func probeEnded(
+    mutating func probeEnded(
         _ id: UInt64,
         succeeded: Bool,
         at now: Instant,
@@ -341,7 +341,7 @@ package struct OutlierRules: Sendable {
         return [.returned(id)] + panicActions(mayBegin: false)
     }
 
-    package mutating func probeCancelled(_ id: UInt64) -> [Action] {
+    mutating func probeCancelled(_ id: UInt64) -> [Action] {
         guard var member = members[id], member.isProbed else { return [] }
         member.isProbed = false
         set(id, member)

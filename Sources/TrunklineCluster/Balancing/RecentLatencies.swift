@@ -1,21 +1,21 @@
-package import TrunklineCore
+import TrunklineCore
 
 /// The latencies of the last 10 to 20 seconds.
-package struct RecentLatencies: Sendable {
+struct RecentLatencies: Sendable {
     private var (present, past) = (LatencyHistogram(), LatencyHistogram())
     private var began: Instant?
 
     private static let period = Duration.seconds(10)
     private static let minimum = 20
 
-    package init() {}
+    init() {}
 
-    package mutating func record(_ latency: Duration, at now: Instant) {
+    mutating func record(_ latency: Duration, at now: Instant) {
         turn(at: now)
         present.record(latency)
     }
 
-    package mutating func percentile(_ share: Double, at now: Instant) -> Duration? {
+    mutating func percentile(_ share: Double, at now: Instant) -> Duration? {
         turn(at: now)
         var all = present
         all.merge(past)

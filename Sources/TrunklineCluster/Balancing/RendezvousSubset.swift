@@ -3,10 +3,10 @@ import TrunklineCore
 /// Chooses the servers of a client that must not use all: rendezvous hashing, or highest random weight (Thaler and
 /// Ravishankar, 1998), as in gRPC's random subsetting (gRFC A68). Clients with different seeds choose evenly, and one
 /// candidate more or less changes at most one member of a subset.
-package enum RendezvousSubset {
+enum RendezvousSubset {
     /// Returns indices in ascending order; all if there are not more than `size`. Of candidates with the same hash, the
     /// first are chosen first.
-    package static func choose(_ size: Int, of hashes: [UInt64], seed: UInt64) -> [Int] {
+    static func choose(_ size: Int, of hashes: [UInt64], seed: UInt64) -> [Int] {
         guard size > 0 else { return [] }
         guard size < hashes.count else { return Array(hashes.indices) }
         let key = scrambled(seed)

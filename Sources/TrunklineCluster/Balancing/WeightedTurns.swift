@@ -3,20 +3,20 @@ import TrunklineCore
 /// A cyclic schedule for weighted round robin, smooth as in nginx: weights 5, 1, 1 give `a a b a c a a`. Its length, up
 /// to 1,024 turns, is that with the smallest relative error: none for small whole multiples, otherwise at most about `1
 /// / (2048 p)` if `p` is the smallest share (measured with up to 50 members and weights from 1 to 10).
-package struct WeightedTurns: Sendable {
+struct WeightedTurns: Sendable {
     private static let longest = 1_024
 
     private let schedule: [Int]
 
     /// Takes 0.2 ms for 10 members, 1 ms for 100. Members whose weight is not positive get no turns, unless that is so
     /// for all; then all are equal.
-    package init(_ weights: [Double]) {
+    init(_ weights: [Double]) {
         schedule = Self.smooth(Self.turns(Self.shares(weights)))
     }
 
-    package var count: Int { schedule.count }
+    var count: Int { schedule.count }
 
-    package subscript(turn: UInt64) -> Int? {
+    subscript(turn: UInt64) -> Int? {
         schedule.isEmpty ? nil : schedule[Int(turn % UInt64(schedule.count))]
     }
 

@@ -2,13 +2,13 @@
 package struct ClusterMembership: Sendable {
     /// At least 1.
     package let client: UInt64
-    package let source: ClusterSource
+    let source: ClusterSource
 
     package init(client: UInt64, source: ClusterSource) { (self.client, self.source) = (client, source) }
 }
 
 /// The server from which pushes and events come. A class, to keep those small.
 package final class ClusterSource: Sendable {
-    package let endpoint: Endpoint
+    let endpoint: Endpoint
     package init(_ endpoint: Endpoint) { self.endpoint = endpoint }
 }

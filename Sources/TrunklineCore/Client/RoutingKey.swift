@@ -7,7 +7,7 @@
 public struct RoutingKey: Sendable, Hashable {
     package let hash: UInt64
 
-    package init(hash: UInt64) { self.hash = hash }
+    init(hash: UInt64) { self.hash = hash }
 
     /// Creates a key from the description of a value: a string, a number or a UUID, for example. ``Bytes``, whose
     /// description has only their number, are the key themselves.

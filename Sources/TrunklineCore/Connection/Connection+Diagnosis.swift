@@ -8,7 +8,7 @@ extension Connection {
         public var failedAttempts = 0
         /// The number of links that became ready.
         public var links = 0
-        package var reconnects: Int { max(0, links - 1) }
+        var reconnects: Int { max(0, links - 1) }
         /// The number of pings sent.
         public var pings = 0
         /// The number of frames that the codec created itself (pings, pongs, cancellations, the closing frame) and
@@ -153,7 +153,7 @@ extension Connection {
         }
 
         /// From 0 to 1.
-        package func share(of cause: DisconnectCause) -> Double {
+        func share(of cause: DisconnectCause) -> Double {
             let disconnects = disconnects
             let all = disconnects.values.reduce(0) { $0.addingClamped($1) }
             return all == 0 ? 0 : Double(disconnects[cause] ?? 0) / Double(all)

@@ -87,7 +87,7 @@ public enum ConnectionState: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    package var name: String { kind.rawValue }
+    var name: String { kind.rawValue }
 
     package static let names = Kind.allCases.map(\.rawValue)
 

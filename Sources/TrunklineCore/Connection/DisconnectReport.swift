@@ -139,7 +139,7 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     var hasSpoken = true
     var outputOfChild: String?
 
-    package var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
+    var errno: Int32 { (error as? TransportError)?.errno ?? 0 }
 
     /// The report in one line.
     public var description: String {

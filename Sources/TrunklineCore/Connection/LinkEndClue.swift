@@ -78,7 +78,7 @@ package struct LinkEndClue: Sendable {
 
 extension Endpoint {
     /// Processes and datagrams have no TLS.
-    package var mayLackTLS: Bool {
+    var mayLackTLS: Bool {
         switch target {
         case .host, .unix, .vsock: !isSecured && !usesDatagrams
         case .command, .descriptors: false

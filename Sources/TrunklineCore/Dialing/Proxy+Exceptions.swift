@@ -11,7 +11,7 @@ extension Proxy {
         }
     }
 
-    package func isUsed(for host: String, port: UInt16) -> Bool {
+    func isUsed(for host: String, port: UInt16) -> Bool {
         let name = host.lowercased().trimmingDot
         return !exceptions.contains { Self.matches($0.lowercased(), name, port) }
     }

@@ -148,7 +148,7 @@ public struct Proxy: Sendable, Hashable {
         try from { environmentVariable($0) }
     }
 
-    package static func from(_ value: (String) -> String?) throws(ProxyError) -> Proxy? {
+    static func from(_ value: (String) -> String?) throws(ProxyError) -> Proxy? {
         func first(_ names: [String]) -> (name: String, value: String)? {
             for name in names {
                 if let text = value(name), !text.isEmpty { return (name, text) }
@@ -221,9 +221,9 @@ extension Proxy: CustomReflectable {
 
 /// The error for text that does not name a proxy. It does not contain the text, which may contain a password.
 public struct ProxyError: Error, Hashable, Sendable, CustomStringConvertible {
-    package let reason: String
+    let reason: String
 
-    package init(_ reason: String) { self.reason = reason }
+    init(_ reason: String) { self.reason = reason }
 
     /// What is wrong with the text, and the valid formats.
     public var description: String {

@@ -26,7 +26,7 @@ package struct ClientLoad: Sendable {
     package var oldest: Duration?
     package var silence: Duration?
 
-    package init(
+    init(
         responses: Int = 0,
         inFlight: Int = 0,
         abandoned: Int = 0,

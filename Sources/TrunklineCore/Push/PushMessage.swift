@@ -5,7 +5,7 @@ public struct PushMessage: Sendable, Hashable {
     /// Not compared, like the session.
     private let source: Uncompared<ClusterSource?>
 
-    package init(_ frame: Frame) { (self.frame, source) = (frame, Uncompared(nil)) }
+    init(_ frame: Frame) { (self.frame, source) = (frame, Uncompared(nil)) }
 
     init(_ frame: Frame, from source: ClusterSource?) { (self.frame, self.source) = (frame, Uncompared(source)) }
 

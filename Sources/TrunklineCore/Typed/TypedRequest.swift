@@ -147,7 +147,7 @@ public struct UnknownContentType: Error, Hashable, Sendable, CustomStringConvert
     /// The content types that the request can decode.
     public let known: [ContentType]
 
-    package init(found: ContentType?, known: [ContentType]) { (self.found, self.known) = (found, known) }
+    init(found: ContentType?, known: [ContentType]) { (self.found, self.known) = (found, known) }
 
     /// The content type of the response and those that the request can decode.
     public var description: String {

@@ -1,8 +1,8 @@
-package import TrunklineCore
+import TrunklineCore
 import TrunklineLayouts
 
-package struct ProbeUsageError: Error {
-    package let message: String
+struct ProbeUsageError: Error {
+    let message: String
 }
 
 struct ProbeProtocol: Sendable {
@@ -11,7 +11,7 @@ struct ProbeProtocol: Sendable {
     var ping: (@Sendable (Client) async throws -> Void)?
 }
 
-package struct ProbeArguments: Sendable {
+struct ProbeArguments: Sendable {
     enum Preset: String, CaseIterable, Sendable {
         case none, standard, extended, checked
         case checkedHeader = "checked-header"
@@ -80,16 +80,16 @@ package struct ProbeArguments: Sendable {
             """
     }
 
-    package let endpoint: Endpoint
+    let endpoint: Endpoint
     private(set) var spoken = ProbeProtocol(name: Preset.none.rawValue)
     private(set) var pings = 5
-    package private(set) var interval = Duration.milliseconds(100)
-    package private(set) var timeout = Duration.seconds(5)
+    private(set) var interval = Duration.milliseconds(100)
+    private(set) var timeout = Duration.seconds(5)
     private(set) var warnDays = 14
     private var options: ClientOptions
     private(set) var isJSON = false
 
-    package init?(_ words: some Sequence<String>) throws(ProbeUsageError) {
+    init?(_ words: some Sequence<String>) throws(ProbeUsageError) {
         try self.init(words, ClientOptions(), fixed: nil)
     }
 
@@ -138,7 +138,7 @@ package struct ProbeArguments: Sendable {
         try take(values, isInsecure: flags.contains("--insecure"))
     }
 
-    package func probe() -> Probe {
+    func probe() -> Probe {
         var probe = Probe(
             of: endpoint,
             speaking: spoken.codec,

@@ -3,8 +3,8 @@ import TrunklineCore
 /// What the probe found, step by step. Durations are in seconds.
 extension ProbeReport {
     package struct Failure: Sendable {
-        package let code: String
-        package let message: String
+        let code: String
+        let message: String
         /// The server works, but did not accept this client.
         private(set) var isRejection = false
         private(set) var isOfClientCertificate = false
@@ -45,7 +45,7 @@ extension ProbeReport {
         }
     }
 
-    package struct Resolution: Sendable {
+    struct Resolution: Sendable {
         let family: String
         let duration: Double
         private(set) var addresses: [String] = []
@@ -71,8 +71,8 @@ extension ProbeReport {
             case failed
         }
 
-        package let address: String
-        package let result: Outcome
+        let address: String
+        let result: Outcome
         /// Since the start of the probe.
         let began: Double
         let connect: Double?
@@ -94,7 +94,7 @@ extension ProbeReport {
         }
     }
 
-    package struct Session: Sendable {
+    struct Session: Sendable {
         let version: String
         let cipherSuite: String
         let applicationProtocol: String?
@@ -108,7 +108,7 @@ extension ProbeReport {
         }
     }
 
-    package struct Certificate: Sendable {
+    struct Certificate: Sendable {
         let subject: String
         let issuer: String
         let names: [String]
@@ -149,7 +149,7 @@ extension ProbeReport {
         }
     }
 
-    package struct Login: Sendable {
+    struct Login: Sendable {
         let duration: Double?
         let error: Failure?
         let clue: LinkEndClue?
@@ -189,9 +189,9 @@ extension ProbeReport {
         }
     }
 
-    package struct Pings: Sendable {
-        package internal(set) var sent = 0
-        package private(set) var answered = 0
+    struct Pings: Sendable {
+        var sent = 0
+        private(set) var answered = 0
         private(set) var times: [Double] = []
         private(set) var roundTrip: Spread?
         private(set) var error: Failure?

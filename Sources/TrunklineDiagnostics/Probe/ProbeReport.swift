@@ -45,10 +45,10 @@ public struct ProbeReport: Sendable {
     private let endpointWithTLS: String
     let began: String?
     let format: String
-    package internal(set) var resolution: [Resolution] = []
-    package internal(set) var addresses: [Address] = []
-    package internal(set) var login: Login?
-    package internal(set) var pings: Pings?
+    var resolution: [Resolution] = []
+    var addresses: [Address] = []
+    var login: Login?
+    var pings: Pings?
     var connections: Connections?
     var link: Link?
     var duration = 0.0

@@ -1,15 +1,15 @@
 import TrunklineCore
 
 /// In seconds.
-package struct Spread: Sendable {
-    package let minimum: Double
-    package let median: Double
-    package let mean: Double
-    package let maximum: Double
+struct Spread: Sendable {
+    let minimum: Double
+    let median: Double
+    let mean: Double
+    let maximum: Double
     /// Of all values, not of a sample.
-    package let deviation: Double
+    let deviation: Double
 
-    package init?(_ durations: [Duration]) {
+    init?(_ durations: [Duration]) {
         let seconds = durations.map(\.inSeconds).sorted()
         guard let first = seconds.first, let last = seconds.last else { return nil }
         let middle = seconds.count / 2

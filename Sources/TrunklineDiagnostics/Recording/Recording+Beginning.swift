@@ -14,9 +14,9 @@ extension Recording {
             package let id: RequestID?
             package let session: SessionID?
             package let type: UInt32
-            package var name: String?
+            var name: String?
             /// 0 if on no link, unknown, or matched in order.
-            package let serial: SerialNumber
+            let serial: SerialNumber
             /// `nil` unless its caller had stopped waiting and its serial was still held.
             package var abandonedFor: Duration?
         }

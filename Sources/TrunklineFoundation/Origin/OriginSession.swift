@@ -19,11 +19,11 @@ package import TrunklineCore
 package final class OriginSession: Sendable {
     package struct Options: Sendable {
         /// In bytes, of a response's body for a slow reader.
-        package var memory = 1024 * 1024
+        var memory = 1024 * 1024
         /// In bytes, in a file for a slow reader. Beyond it the transfer fails.
         package var maximumSpooled = 4 * 1024 * 1024 * 1024
         /// Kept connections to one host and, in addition, connections for one request each. Further requests wait.
-        package var maximumConnectionsPerHost = 64
+        var maximumConnectionsPerHost = 64
 
         package init() {}
     }

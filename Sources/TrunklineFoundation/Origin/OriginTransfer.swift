@@ -55,7 +55,7 @@ package final class OriginTransfer: Sendable {
 
     package var isAtEnd: Bool { spool.isAtEnd }
 
-    package var held: (memory: Int, file: Int) { spool.held }
+    var held: (memory: Int, file: Int) { spool.held }
 
     /// The origin certainly has not received the whole request. `false` if in doubt.
     package var isUnsent: Bool { state.withLock { $0.isUnsent } }

@@ -36,7 +36,7 @@ package enum TunnelWire {
     /// What `count` bytes of content take of the window. The empty last part takes nothing.
     package static func cost(of count: Int) -> Int { count == 0 ? 0 : max(256, count) }
 
-    package static func window(_ count: Int) -> Request {
+    static func window(_ count: Int) -> Request {
         let value = UInt32(clamping: count)
         return Request(type: windowType, body: Bytes((0..<4).map { UInt8(truncatingIfNeeded: value >> (24 - 8 * $0)) }))
     }
@@ -105,7 +105,7 @@ package struct GatewayVerdict: Sendable, Hashable {
         }
     }
 
-    package var isUnperformed: Bool {
+    var isUnperformed: Bool {
         switch reason {
         case .malformed, .forbidden, .tooLarge, .busy, .unreachable: true
         case .failed: false

@@ -68,7 +68,7 @@ private final class HostQuestion: Sendable {
     private let families: [AddressFamily]
     private let state = Lock(State())
 
-    package init(_ host: String, _ families: Set<AddressFamily>) {
+    init(_ host: String, _ families: Set<AddressFamily>) {
         self.host = host
         self.families = AddressFamily.allCases.filter { families.contains($0) }
     }

@@ -34,14 +34,14 @@ package final class LoopTimer: @unchecked Sendable {
 /// entries are removed when they outnumber the others, so that closed clients free their memory.
 package struct TimerQueue {
     private var heap = Heap<Instant, LoopTimer>()
-    package private(set) var armedCount = 0
-    package private(set) var tickingCount = 0
+    private(set) var armedCount = 0
+    private(set) var tickingCount = 0
 
     package init() {}
 
     package var next: Instant? { heap.first?.key }
 
-    package var entryCount: Int { heap.count }
+    var entryCount: Int { heap.count }
 
     package mutating func arm(_ timer: LoopTimer, at deadline: Instant?) {
         let change = (deadline == nil ? 0 : 1) - (timer.deadline == nil ? 0 : 1)

@@ -21,8 +21,8 @@ package enum NetworkChange: Sendable {
     case wake
 }
 
-package final class NoPathMonitor: PathMonitor {
-    package static let shared = NoPathMonitor()
+final class NoPathMonitor: PathMonitor {
+    static let shared = NoPathMonitor()
 
     package func add(_ observer: any PathObserver, on loop: any EventLoop) -> Bool { false }
     package func path(to address: SocketAddress, from source: SocketAddress?) -> NetworkPath {

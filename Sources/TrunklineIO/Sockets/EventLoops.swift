@@ -17,11 +17,11 @@ public struct EventLoops: Sendable {
     /// The set that clients use by default: one loop for every two processors, at least one.
     public static let shared = EventLoops(count: max(1, processorCount() / 2))
 
-    package enum Mechanism: Sendable, Hashable {
+    enum Mechanism: Sendable, Hashable {
         case epoll
         case poll
 
-        package static var systemDefault: Mechanism {
+        static var systemDefault: Mechanism {
             #if os(Linux)
                 .epoll
             #else
@@ -33,13 +33,13 @@ public struct EventLoops: Sendable {
     /// Creates a set of `count` loops, at least 1 and at most 1,024, and starts a thread for each.
     public init(count: Int) { self.init(count: count, mechanism: .systemDefault) }
 
-    package init(count: Int, mechanism: Mechanism) {
+    init(count: Int, mechanism: Mechanism) {
         loops = Loops(
             (0..<min(max(1, count), 1024)).map { SocketEventLoop(name: "trunkline-\($0)", mechanism: mechanism) }
         )
     }
 
-    package init(
+    init(
         mechanism: Mechanism = .systemDefault,
         pathMonitor: any PathMonitor = systemPathMonitor,
         startingThreadBy start: @escaping @Sendable (String, @escaping @Sendable () -> Void) -> Int32
@@ -54,7 +54,7 @@ public struct EventLoops: Sendable {
         ])
     }
 
-    package init(mechanism: Mechanism = .systemDefault, resolvingBy resolver: Resolver) {
+    init(mechanism: Mechanism = .systemDefault, resolvingBy resolver: Resolver) {
         loops = Loops([SocketEventLoop(name: "trunkline-0", mechanism: mechanism, resolver: resolver)])
     }
 
@@ -67,9 +67,9 @@ private final class Loops: Sendable {
     private let all: [any EventLoop]
     private let turn = Atomic<Int>(0)
 
-    package init(_ all: [any EventLoop]) { self.all = all }
+    init(_ all: [any EventLoop]) { self.all = all }
 
-    package func next() -> any EventLoop {
+    func next() -> any EventLoop {
         all[turn.wrappingAdd(1, ordering: .relaxed).oldValue % all.count]
     }
 }
@@ -79,7 +79,7 @@ extension EventLoops: CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-package var systemPathMonitor: any PathMonitor {
+var systemPathMonitor: any PathMonitor {
     #if os(Linux) || canImport(Network)
         SystemPathMonitor.shared
     #else

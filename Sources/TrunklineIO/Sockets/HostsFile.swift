@@ -16,7 +16,7 @@ func isKnownToThisHost(_ host: String, _ family: AddressFamily) -> Bool {
     return hostsFile(text, has: host, family)
 }
 
-package func hostsFile(_ text: [UInt8], has host: String, _ family: AddressFamily) -> Bool {
+func hostsFile(_ text: [UInt8], has host: String, _ family: AddressFamily) -> Bool {
     let name = Array(host.lowercased().utf8)
     guard !name.isEmpty else { return false }
     return text.split(separator: UInt8(ascii: "\n")).contains { line in

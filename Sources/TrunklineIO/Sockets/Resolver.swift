@@ -7,9 +7,9 @@
 /// - Names whose latest look-up was slow occupy at most half of the threads.
 package final class Resolver: Sendable {
     /// Returns addresses with port 0. May block its thread, which is one of the resolver.
-    package typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
+    typealias LookUp = @Sendable (String, AddressFamily) -> NameLookup.Answer
 
-    package typealias IsLocal = @Sendable (String, AddressFamily) -> Bool
+    typealias IsLocal = @Sendable (String, AddressFamily) -> Bool
 
     package static let shared = Resolver(
         maximumThreads: 64,
@@ -18,7 +18,7 @@ package final class Resolver: Sendable {
         lookUp: systemLookUp
     )
 
-    package static let localThreads = 2
+    static let localThreads = 2
 
     private static let maximumSlow = 4096
 
@@ -124,7 +124,7 @@ package final class Resolver: Sendable {
     private let lookUp: LookUp
 
     /// Look-ups beyond `maximumQueued` fail at once. `maximumThreads` does not include `localThreads`.
-    package init(
+    init(
         maximumThreads: Int,
         maximumQueued: Int,
         slowAfter: Duration = .seconds(1),
@@ -138,7 +138,7 @@ package final class Resolver: Sendable {
         self.lookUp = lookUp
     }
 
-    package var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
+    var metrics: (lookups: Int, peakThreads: Int, threads: Int) {
         state.withLock { ($0.begun, $0.peakThreads, $0.threads) }
     }
 
@@ -189,7 +189,7 @@ package final class Resolver: Sendable {
         }
     }
 
-    package func obstacle(of lookupID: LookupID) -> String? {
+    func obstacle(of lookupID: LookupID) -> String? {
         state.withLock { state in
             guard let lookup = state.lookups[lookupID.question], !lookup.hasBegun else { return nil }
             // A fresh question may need no name server. Most names do.

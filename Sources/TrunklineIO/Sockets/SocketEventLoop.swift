@@ -2,7 +2,7 @@ import Synchronization
 
 /// One thread over real sockets, which runs until the process ends. Without descriptors to watch sockets with, it runs
 /// jobs and timers, and retries. Without a thread, turns run on Swift's pool until one can be started.
-package final class SocketEventLoop: EventLoop {
+final class SocketEventLoop: EventLoop {
     typealias ThreadStarter = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Int32
 
     private let posted: Lock<Posted>

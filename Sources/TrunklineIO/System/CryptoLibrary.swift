@@ -9,7 +9,7 @@ package final class CryptoLibrary: @unchecked Sendable {
     }
 
     /// macOS terminates a process that loads its own libcrypto by name, hence the paths of package managers.
-    package static let names: [String] = {
+    static let names: [String] = {
         #if os(macOS)
             ["/opt/homebrew/opt/openssl@3/lib", "/usr/local/opt/openssl@3/lib", "/opt/local/lib"]
                 .map { $0 + "/libcrypto.3.dylib" }
@@ -40,7 +40,7 @@ package final class CryptoLibrary: @unchecked Sendable {
     private let computeHMAC: trunkline_hmac?
     private let computePBKDF2: trunkline_pbkdf2?
 
-    package init?(firstOf names: [String]) {
+    init?(firstOf names: [String]) {
         guard
             let library = SharedLibrary(firstOf: names),
             let newContext = unsafe library.function("EVP_MD_CTX_new", as: trunkline_evp_md_ctx_new.self),
@@ -67,14 +67,14 @@ package final class CryptoLibrary: @unchecked Sendable {
     }
 
     /// Valid for the life of the process. To be called once for each algorithm.
-    package func address(of algorithm: Algorithm) -> UInt? {
+    func address(of algorithm: Algorithm) -> UInt? {
         guard let method = unsafe method(algorithm) else { return nil }
         let address = UInt(bitPattern: method)
         // OpenSSL 3 returns algorithms that it then refuses to compute.
         return compute(address, RawSpan(), RawSpan()) == nil ? nil : address
     }
 
-    package func knownAddress(of algorithm: Algorithm) -> UInt? {
+    func knownAddress(of algorithm: Algorithm) -> UInt? {
         if let known = addresses.withLock({ $0[algorithm] }) { return known }
         // Two threads may look it up at once; each finds one that is right.
         let found = address(of: algorithm)
@@ -82,11 +82,11 @@ package final class CryptoLibrary: @unchecked Sendable {
         return found
     }
 
-    package func hash(_ bytes: [UInt8], _ method: UInt) -> [UInt8]? {
+    func hash(_ bytes: [UInt8], _ method: UInt) -> [UInt8]? {
         unsafe compute(method, RawSpan(), bytes.span.bytes)
     }
 
-    package func hmac(_ bytes: [UInt8], key: [UInt8], _ method: UInt) -> [UInt8]? {
+    func hmac(_ bytes: [UInt8], key: [UInt8], _ method: UInt) -> [UInt8]? {
         guard let computeHMAC = unsafe computeHMAC, let keyCount = Int32(exactly: key.count) else { return nil }
         var code = [UInt8](repeating: 0, count: 64)
         var count: UInt32 = 0
@@ -104,7 +104,7 @@ package final class CryptoLibrary: @unchecked Sendable {
         return code
     }
 
-    package func pbkdf2(
+    func pbkdf2(
         _ password: [UInt8],
         salt: [UInt8],
         iterations: Int32,

@@ -102,7 +102,7 @@ public struct MessageDigest: Sendable, Hashable, CustomStringConvertible {
         return try Self.compute(algorithm, with: library, body)
     }
 
-    package static func compute(
+    static func compute(
         _ algorithm: CryptoLibrary.Algorithm,
         with library: CryptoLibrary?,
         _ body: (CryptoLibrary, UInt) -> [UInt8]?

@@ -30,7 +30,7 @@ package struct SocketOptions: Sendable, Hashable {
     /// TCP_NOTSENT_LOWAT. By default the kernel accepts megabytes on a slow network, for which a small request waits:
     /// 200 ms beside an upload at 20 MB/s, 11 to 20 ms with this limit. With 128 KiB, 64 KiB bodies took 10 % more
     /// processor time. On Darwin the socket is then not writable, but a write still fills the send buffer.
-    package var unsentLimit = 256 * 1024
+    var unsentLimit = 256 * 1024
     /// Multipath TCP (RFC 8684), if the system and the server have it. Linux only.
     package var multipath = false
     package var isDatagram = false

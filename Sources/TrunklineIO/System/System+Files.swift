@@ -70,7 +70,7 @@ private func openRegularFile(_ path: String) throws(TransportError) -> (descript
 
 /// Stays the same file if its path leads to another one later. Calls may block on the disk: not for loops or tasks.
 package final class InputFile: Sendable {
-    package let path: String
+    let path: String
     package let count: Int
     private let descriptor: Int32
 

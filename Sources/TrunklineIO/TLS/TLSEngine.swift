@@ -77,13 +77,13 @@ package struct CiphertextBuffer {
     /// Enough for a small request. More would be the memory of idle connections.
     private static let keptCapacity = 512
 
-    package init() {}
+    init() {}
 
-    package var count: Int { bytes.count - start }
+    var count: Int { bytes.count - start }
     package var isEmpty: Bool { count == 0 }
-    package var memory: Int { bytes.capacity }
+    var memory: Int { bytes.capacity }
 
-    package mutating func append(_ more: UnsafeRawBufferPointer) {
+    mutating func append(_ more: UnsafeRawBufferPointer) {
         // Otherwise a socket that never accepts everything would let this grow without bound.
         if start > Self.maximumSent, start > count {
             bytes.removeFirst(start)
@@ -92,7 +92,7 @@ package struct CiphertextBuffer {
         unsafe bytes.append(contentsOf: more)
     }
 
-    package mutating func truncate(to count: Int) { bytes.removeLast(max(0, self.count - count)) }
+    mutating func truncate(to count: Int) { bytes.removeLast(max(0, self.count - count)) }
 
     package mutating func takeAll() -> [UInt8] {
         defer { self = CiphertextBuffer() }

@@ -26,7 +26,7 @@ public struct PEM: Sendable {
     /// the attempt fails with `tls(.configuration)`. Pass the output of a command as ``text(_:)``.
     public static func file(_ path: String) -> PEM { PEM(source: .file(path)) }
 
-    package static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
+    static func text(_ text: Bytes) -> PEM { PEM(source: .text(text)) }
 
     /// The PEM text itself. To replace a certificate or key while the client exists, use ``file(_:)``.
     public static func text(_ text: String) -> PEM { PEM(source: .text(Bytes(text))) }
@@ -58,7 +58,7 @@ public struct TLSIdentity: Sendable {
     package let certificates: PEM
     package let privateKey: PEM
     /// Called whenever the key is read, and cancelled at the end of the attempt to connect.
-    package let passphrase: (@Sendable () async throws -> String)?
+    let passphrase: (@Sendable () async throws -> String)?
 
     /// Creates an identity from PEM texts.
     ///

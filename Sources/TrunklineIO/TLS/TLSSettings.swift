@@ -19,7 +19,7 @@ package struct TLSSettings: Sendable {
         let key: Bytes
         let passphrase: String?
 
-        package init(certificates: Bytes, key: Bytes, passphrase: String? = nil) {
+        init(certificates: Bytes, key: Bytes, passphrase: String? = nil) {
             self.certificates = certificates
             self.key = key
             self.passphrase = passphrase

@@ -5,7 +5,7 @@ extension Checksum {
     public static let crc32 = Checksum("crc32", width: 4, .integer { crc32Tables.checksum($0, $1) })
 
     /// CRC-32C (RFC 3720 §12.1) without help from the processor.
-    package static let crc32cByTable = Checksum("crc32c", width: 4, .integer { crc32cTables.checksum($0, $1) })
+    static let crc32cByTable = Checksum("crc32c", width: 4, .integer { crc32cTables.checksum($0, $1) })
 }
 
 private let crc32Tables = CRCTables(polynomial: 0xedb8_8320)

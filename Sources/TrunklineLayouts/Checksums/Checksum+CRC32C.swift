@@ -7,7 +7,7 @@ extension Checksum {
     /// Computed by the processor's own instruction if it has one (SSE 4.2, arm64 with CRC32), otherwise from a table.
     public static let crc32c = crc32cByInstruction ?? crc32cByTable
 
-    package static let crc32cByInstruction: Checksum? = {
+    static let crc32cByInstruction: Checksum? = {
         guard trunkline_crc32c_is_available() != 0 else { return nil }
         return Checksum(
             "crc32c",

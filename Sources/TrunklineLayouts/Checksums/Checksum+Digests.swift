@@ -1,4 +1,4 @@
-package import TrunklineCore
+import TrunklineCore
 
 extension Checksum {
     /// SHA-256 (FIPS 180-4): 32 bytes.
@@ -19,7 +19,7 @@ extension Checksum {
     public static var md5Hexadecimal: Checksum { digest("md5Hexadecimal", .md5, isHexadecimal: true) }
 
     /// Loads the library on each use: if no file descriptor was free to load it, the next use tries again.
-    package static func digest(
+    static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,
         isHexadecimal: Bool = false,
@@ -34,7 +34,7 @@ extension Checksum {
         }
     }
 
-    package static func digest(
+    static func digest(
         _ name: String,
         _ algorithm: CryptoLibrary.Algorithm,
         isHexadecimal: Bool = false,

@@ -28,7 +28,7 @@ public struct Checksum: Sendable, Hashable {
 
     var algorithm: Algorithm { uncompared.value }
 
-    package init(_ name: String, width: Int, _ algorithm: Algorithm) {
+    init(_ name: String, width: Int, _ algorithm: Algorithm) {
         self.name = name
         self.width = width
         uncompared = Uncompared(algorithm)

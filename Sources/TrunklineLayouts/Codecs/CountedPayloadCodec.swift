@@ -81,9 +81,9 @@ public struct CountedPayloadCodec: FrameCodec {
     /// How responses are matched with their requests.
     public let matching: ResponseMatching
     /// In bytes, both ends included, in both directions.
-    package private(set) var maximumFrameSize: Int
+    private(set) var maximumFrameSize: Int
     /// In bytes, `headEnd` included, in both directions.
-    package let maximumHeadSize: Int
+    let maximumHeadSize: Int
 
     private let headEnd: Bytes
     private let payloadEnd: Bytes

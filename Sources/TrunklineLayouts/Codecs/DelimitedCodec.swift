@@ -18,7 +18,7 @@ public import TrunklineCore
 /// of the frame, is discarded as it arrives.
 public struct DelimitedCodec: FrameCodec {
     /// In bytes, delimiters included, in both directions.
-    package private(set) var maximumFrameSize: Int
+    private(set) var maximumFrameSize: Int
 
     private let delimiter: Bytes
     private let parts: Int
@@ -60,7 +60,7 @@ public struct DelimitedCodec: FrameCodec {
         setMaximumFrameSize(maximumFrameSize)
     }
 
-    package init(
+    init(
         delimiter: UInt8,
         parts: Int = 1,
         maximumFrameSize: Int = 8192,

@@ -55,7 +55,7 @@ public struct LengthPrefixedCodec: FrameCodec {
     }
 
     /// In bytes, length included, in both directions.
-    package private(set) var maximumFrameSize: Int
+    private(set) var maximumFrameSize: Int
     private let length: Length
     /// Positions within the body.
     private var serial: Slot?

@@ -20,7 +20,7 @@ private let extendedLayout = Result { () throws(LayoutError) in
 
 extension FrameLayout {
     /// With any checksum of 32 bytes, because some systems have no SHA-256.
-    package static func extendedLayout(checksum: Checksum) throws(LayoutError) -> FrameLayout {
+    static func extendedLayout(checksum: Checksum) throws(LayoutError) -> FrameLayout {
         try FrameLayout(validating: [
             .type(UInt32.self),
             .integer("version", UInt32.self, default: 1),

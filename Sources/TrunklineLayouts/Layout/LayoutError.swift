@@ -3,8 +3,8 @@ import TrunklineCore
 /// The reason why fields are not a valid ``FrameLayout``, or why roles do not fit it.
 public struct LayoutError: Error, Hashable, Sendable, CustomStringConvertible {
     /// With its position from 1, and its direction if they differ: `request field 3, length (4 bytes)`.
-    package let field: String
-    package let message: String
+    let field: String
+    let message: String
 
     package init(_ field: String, _ message: String) {
         self.field = field.escaped()

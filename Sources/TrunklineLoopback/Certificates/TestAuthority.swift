@@ -27,7 +27,7 @@ public final class TestAuthority: Sendable {
         public static let server = Usage(extensionValue: "serverAuth")
         /// The certificate of a client.
         public static let client = Usage(extensionValue: "clientAuth")
-        package static let code = Usage(extensionValue: "codeSigning")
+        static let code = Usage(extensionValue: "codeSigning")
 
         let extensionValue: String
     }
@@ -109,7 +109,7 @@ public final class TestAuthority: Sendable {
         return TLSIdentity(certificates: .text(text), privateKey: key) { passphrase }
     }
 
-    package func selfSigned() throws(TransportError) -> TLSIdentity {
+    func selfSigned() throws(TransportError) -> TLSIdentity {
         TLSIdentity(certificates: root, privateKey: .text(try certificate.keyText(passphrase: nil)))
     }
 

@@ -2,7 +2,7 @@ import TrunklineCore
 
 extension CodecConformance {
     /// The rules that a codec must keep. The table at `CodecConformance` lists them for users.
-    package enum Rule: String, Sendable, Hashable, CaseIterable {
+    enum Rule: String, Sendable, Hashable, CaseIterable {
         case roundTrip
         case vector
         case copies
@@ -25,7 +25,7 @@ extension CodecConformance {
 
     /// A rule that the codec breaks.
     public struct Violation: Sendable, Hashable, CustomStringConvertible {
-        package let rule: Rule
+        let rule: Rule
         /// The check that failed, and its result.
         public let message: String
         /// The bytes that were decoded or encoded in that check.
@@ -51,10 +51,10 @@ extension CodecConformance {
     public struct Report: Sendable, CustomStringConvertible {
         /// The violations: the first three of each rule.
         public internal(set) var violations: [Violation] = []
-        package internal(set) var counts: [Rule: Int] = [:]
+        var counts: [Rule: Int] = [:]
         /// The rules and samples that could not be checked, with the reasons.
         public internal(set) var unchecked: [String] = []
-        package internal(set) var inputs = 0
+        var inputs = 0
 
         static let shownPerRule = 3
 

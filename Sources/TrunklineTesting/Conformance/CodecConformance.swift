@@ -90,9 +90,9 @@ public struct CodecConformance: Sendable {
     public var session: (any Sendable)?
     /// The seed of all random choices. Default 1. To check more inputs, run the check with several seeds.
     public var seed: UInt64 = 1
-    package var garbageInputs = 3000
+    var garbageInputs = 3000
     /// For each side. The default covers every value of every byte for samples of up to 257 bytes in total.
-    package var corruptedInputs = 65_536
+    var corruptedInputs = 65_536
     /// Whether every input is written to standard error before it is decoded. Default `false`. If the codec traps or
     /// hangs, the last line is the input.
     public var announcesInputs = false

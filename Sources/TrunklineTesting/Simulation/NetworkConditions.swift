@@ -24,9 +24,9 @@ public struct NetworkConditions: Sendable, Hashable {
     /// The probability, from 0 to 1, that a datagram arrives twice. Default 0.
     public var datagramDuplication = 0.0
     /// The bytes that a sender's kernel buffers before it accepts no more. At least 1.
-    package var sendBuffer = 65_536
+    var sendBuffer = 65_536
     /// The bytes that may be in transit to a receiver or unread by it. At least 1.
-    package var receiveWindow = 65_536
+    var receiveWindow = 65_536
     /// The probability, from 0 to 1, that a packet or a read has fewer bytes than possible, down to one byte. For a
     /// write, half of this probability is used. Default 0.25.
     public var fragmentation = 0.25

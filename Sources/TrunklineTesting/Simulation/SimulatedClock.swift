@@ -10,7 +10,7 @@ public struct SimulatedClock: Clock {
         /// The virtual time since the beginning of the simulation.
         public let offset: Duration
 
-        package init(offset: Duration) { self.offset = offset }
+        init(offset: Duration) { self.offset = offset }
 
         /// Returns the instant that is `duration` later.
         public func advanced(by duration: Duration) -> Instant { Instant(offset: offset.addingClamped(duration)) }

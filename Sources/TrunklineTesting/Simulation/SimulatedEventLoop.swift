@@ -1,4 +1,4 @@
-package import TrunklineCore
+import TrunklineCore
 
 /// An event loop in virtual time, over a simulated network, on the thread that calls `run`.
 ///
@@ -6,7 +6,7 @@ package import TrunklineCore
 ///
 /// Unchecked `Sendable`: only the thread that owns the loop (`LoopOwnership`) accesses mutable fields. Other threads
 /// access only `posts`, which has a lock, and the time, which is atomic.
-package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
+final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     let ownership = LoopOwnership()
     let posts = OutsidePosts()
     let time = VirtualTime()
@@ -31,7 +31,7 @@ package final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     /// The call of a codec that took long, of the latest turn with one.
     var decoding: LoopDelay.LongestDecoding?
 
-    package init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
+    init(seed: UInt64, conditions: NetworkConditions = NetworkConditions()) {
         random = SeededGenerator(seed: seed)
         seeds = SeededGenerator(seed: seed ^ 0x7365_6564_7300_0000)
         network = VirtualNetwork(seed: seed, time: time, conditions: conditions)

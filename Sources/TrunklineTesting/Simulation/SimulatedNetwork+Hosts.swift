@@ -106,7 +106,7 @@ extension SimulatedNetwork {
 
     /// Happens on real hosts if no server listens at a port of the client's own host and the system chooses that port
     /// for the client's end.
-    package func connectToThemselves(to host: String) {
+    func connectToThemselves(to host: String) {
         setRefusal(nil, host, reflects: true)
     }
 

@@ -105,7 +105,7 @@ extension SimulatedNetwork {
     }
 
     /// On a real host it can take 60 ms, and other changes may follow in that time.
-    package var longestNewsDelay: Duration {
+    var longestNewsDelay: Duration {
         get { loop.confined { .nanoseconds(loop.network.newsDelay.upperBound) } }
         set { loop.confined { loop.network.newsDelay = 0...max(0, newValue.clampedNanoseconds) } }
     }

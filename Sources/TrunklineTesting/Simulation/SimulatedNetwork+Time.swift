@@ -2,13 +2,13 @@ import TrunklineCore
 
 extension SimulatedNetwork {
     /// Nothing runs meanwhile, as when the process hangs or the machine sleeps. Must be called within `run`.
-    package func stall(for duration: Duration) {
+    func stall(for duration: Duration) {
         loop.confined { loop.time.advance(to: loop.now.advanced(by: duration)) }
     }
 
     /// Stops the process of the clients, as `SIGSTOP` does; servers, the network and all tasks go on. Must be called
     /// within `run`.
-    package func stopProcess(for duration: Duration) {
+    func stopProcess(for duration: Duration) {
         loop.confined {
             let end = loop.now.advanced(by: duration)
             if loop.stoppedUntil == nil { loop.stoppedSince = loop.now }

@@ -28,10 +28,10 @@ public import TrunklineCore
 /// <doc:TestingYourCode> shows tests with a simulated network. <doc:SimulatingNetworks> describes everything that a
 /// test can change in one.
 public final class SimulatedNetwork: Sendable {
-    package let loop: SimulatedEventLoop
+    let loop: SimulatedEventLoop
     private let runs = RunQueue()
 
-    package let seed: UInt64
+    let seed: UInt64
 
     /// Creates a network without hosts, at virtual time zero.
     ///
@@ -93,11 +93,11 @@ public final class SimulatedNetwork: Sendable {
         try loop.run(limits, SimulatedBody(on: loop, body))
     }
 
-    package var openLinks: Int { loop.confined { loop.network.openLinks } }
+    var openLinks: Int { loop.confined { loop.network.openLinks } }
 
-    package var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
+    var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
 
-    package var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
+    var bytesDelivered: Int { loop.confined { loop.network.bytesDelivered } }
 
     /// A hash of every event since the beginning, with its virtual time.
     ///

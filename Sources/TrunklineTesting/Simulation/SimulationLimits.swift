@@ -7,9 +7,9 @@ public struct SimulationLimits: Sendable, Hashable {
     /// The number of jobs, timers, packets and turns after which the run fails with
     /// ``SimulationError/stillRunning(_:)``. Default five million.
     public var steps = 5_000_000
-    package var settling: Duration = .seconds(10)
+    var settling: Duration = .seconds(10)
     /// The *real* time to wait for another thread before a deadlock is reported.
-    package var grace: Duration = .milliseconds(100)
+    var grace: Duration = .milliseconds(100)
 
     /// Creates limits with the defaults.
     public init() {}

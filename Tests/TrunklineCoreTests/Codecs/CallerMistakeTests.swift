@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLayouts
+
 /// An invalid codec configuration stops the program when the codec is created, and the message names the caller's line,
 /// not a line of the library. Such codecs used to be created, and then refused every frame or sent no ping.
 struct CallerMistakeTests {

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineCore
+
 /// If a codec conforms to a refinement, its own method is called; otherwise a default applies.
 struct CodecRefinementTests {
     /// A codec without refinements.

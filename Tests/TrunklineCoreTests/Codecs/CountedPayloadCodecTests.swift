@@ -3,6 +3,8 @@ import Synchronization
 import Testing
 import Trunkline
 
+@testable import TrunklineCore
+
 /// A head that states how many bytes follow, as in three real protocols: memcached, NATS and LSP.
 struct CountedPayloadCodecTests {
     private struct Stream {

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLayouts
+
 struct DelimitedCodecTests {
     private let lines = DelimitedCodec(delimiter: "\r\n")
 

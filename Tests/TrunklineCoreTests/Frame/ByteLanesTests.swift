@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineCore
+
 /// Eight bytes that are examined together.
 struct ByteLanesTests {
     private func offsets(of lanes: UInt64) -> [Int] { (0..<8).filter { lanes >> UInt64(8 * $0) & 0xff == 0x80 } }

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
+
 @Suite struct BytesTests {
     @Test func equalBytesAreEqualAtEveryLengthAndOffset() {
         for length in 0..<40 {

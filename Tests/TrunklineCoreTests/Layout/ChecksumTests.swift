@@ -1,6 +1,9 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
+@testable import TrunklineLayouts
+
 struct ChecksumTests {
     /// Inputs and their published checksums.
     static let published: [(checksum: Checksum, input: Bytes, value: UInt64)] = [

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineLayouts
+
 struct LayoutValidationTests {
     static let length = Field.length(UInt32.self, counting: .body)
     static let kind = Field.kind(UInt8.self, [.request: 1, .response: 2])

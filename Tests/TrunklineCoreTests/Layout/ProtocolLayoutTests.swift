@@ -2,6 +2,8 @@ import SampleLayouts
 import Testing
 import Trunkline
 
+@testable import TrunklineLayouts
+
 struct MemcachedByKindTests {
     // The examples of BinaryProtocolRevamped, as in `MemcachedLayoutTests`.
     @Test func publishedExamplesAreReadAndWritten() throws {

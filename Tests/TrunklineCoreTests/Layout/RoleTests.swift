@@ -2,6 +2,9 @@ import SampleLayouts
 import Testing
 import Trunkline
 
+@testable import TrunklineCore
+@testable import TrunklineLayouts
+
 /// Roles that are more than the number of a type.
 struct RoleTests {
     static let flagged = FrameLayout {

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
+
 @Suite struct JSONValueTests {
     @Test func valuesAreRead() throws {
         let value = try #require(

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineDiagnostics
+
+@testable import TrunklineDiagnostics
 
 /// The text of recordings, which may come from anywhere.
 @Suite struct RecordingTextTests {

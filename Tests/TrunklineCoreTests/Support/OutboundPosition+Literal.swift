@@ -1,5 +1,7 @@
 import Trunkline
 
+@testable import TrunklineCore
+
 extension OutboundPosition: ExpressibleByIntegerLiteral {
     /// Behind every frame.
     static let max = OutboundPosition.first.advanced(by: .max)

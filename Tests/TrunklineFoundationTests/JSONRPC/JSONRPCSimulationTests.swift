@@ -5,6 +5,8 @@ import Trunkline
 import TrunklineFoundation
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// A client and a server that speak JSON-RPC, in virtual time.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
 struct JSONRPCSimulationTests {

@@ -2,7 +2,8 @@ import Synchronization
 import Testing
 import Trunkline
 import TrunklineFoundation
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Runs `body` with a server and a client in a simulated network, which speak JSON-RPC.
 ///

@@ -5,6 +5,7 @@ import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineFoundation
+@testable import TrunklineLoopback
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -5,6 +5,8 @@ import TrunklineFoundation
 import TrunklineHTTP
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 #if canImport(FoundationNetworking)
     import FoundationNetworking
 #endif

@@ -6,6 +6,8 @@ import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineGateway
+@testable import TrunklineIO
+@testable import TrunklineLoopback
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

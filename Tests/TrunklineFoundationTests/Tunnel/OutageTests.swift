@@ -6,6 +6,8 @@ import TrunklineGateway
 import TrunklineHTTP
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 #if canImport(FoundationNetworking)
     import FoundationNetworking
 #endif

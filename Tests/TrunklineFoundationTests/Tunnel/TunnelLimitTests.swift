@@ -1,11 +1,11 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineGateway
 import TrunklineHTTP
 import TrunklineTesting
 
 @testable import TrunklineFoundation
+@testable import TrunklineGateway
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

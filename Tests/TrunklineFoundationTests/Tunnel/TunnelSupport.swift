@@ -1,9 +1,10 @@
 import Foundation
 import Trunkline
 import TrunklineFoundation
-import TrunklineGateway
 import TrunklineHTTP
 import TrunklineTesting
+
+@testable import TrunklineGateway
 
 #if canImport(FoundationNetworking)
     import FoundationNetworking

@@ -1,3 +1,5 @@
+@testable import TrunklineIO
+
 #if canImport(Glibc)
     import Foundation
     import Testing

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+
 /// The codec of the tutorial, byte by byte. The vectors were written by hand from the tables of the standard.
 struct MQTTCodecTests {
     private func encode(_ frame: Frame, with codec: any FrameCodec = MQTTCodec()) throws -> [UInt8] {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Three servers are restarted one after the other, as in a deployment, while a thousand callers send requests.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(3)))
 struct RollingRestartTests {

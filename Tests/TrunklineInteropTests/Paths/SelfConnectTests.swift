@@ -1,3 +1,7 @@
+@testable import TrunklineDiagnostics
+@testable import TrunklineIO
+@testable import TrunklineLoopback
+
 #if os(Linux)
     import Foundation
     import Testing

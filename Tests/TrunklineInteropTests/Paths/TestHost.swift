@@ -1,6 +1,8 @@
 import Foundation
 import Trunkline
 
+@testable import TrunklineIO
+
 #if os(Linux)
     /// A host in its own network namespace. It has only the loopback interface until others are connected.
     ///

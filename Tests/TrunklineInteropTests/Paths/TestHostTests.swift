@@ -1,3 +1,5 @@
+@testable import TrunklineIO
+
 #if os(Linux)
     import Testing
     import Trunkline

@@ -1,8 +1,9 @@
 import Foundation
 import Testing
 import Trunkline
-import TrunklineDiagnostics
 import TrunklineTesting
+
+@testable import TrunklineDiagnostics
 
 /// The probe as a library: a user's codec, handshake and ping. The servers are those of the test kit.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

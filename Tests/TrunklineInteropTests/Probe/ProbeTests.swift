@@ -4,6 +4,8 @@ import Trunkline
 import TrunklineTesting
 
 @testable import TrunklineDiagnostics
+@testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// The executable against servers of the test kit.
 @Suite(.tags(.realThreads)) struct ProbeTests {

@@ -2,8 +2,9 @@ import Foundation
 import Testing
 import Trunkline
 import TrunklineCluster
-import TrunklineTelemetry
 import TrunklineTesting
+
+@testable import TrunklineTelemetry
 
 /// Programs of other projects read the metrics of a client.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))

@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Links whose received frames are not consumed, because the buffer of a subscriber or of a streamed reply is full.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -5,6 +5,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Cached responses and coalesced requests over real TCP, with callers on real threads.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Cached responses in virtual time: each policy, and what is cached.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct CacheTests {

@@ -1,10 +1,10 @@
 import Testing
 import TrunklineCluster
-import TrunklineTesting
 
 @testable import TrunklineCache
 @testable import TrunklineCore
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// A caching sender with senders other than one client, in virtual time, and every promise of its documentation for random
 /// calls.

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Very many calls with few keys: in virtual time with many seeds, and on real threads.
 enum CoalescingStorm {
     /// Some responses come at once, some late, some never.

@@ -5,6 +5,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 extension Client {
     /// The number of watched deadlines, including those of requests that have ended.

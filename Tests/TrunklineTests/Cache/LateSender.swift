@@ -1,6 +1,5 @@
-import TrunklineTesting
-
 @testable import TrunklineCore
+@testable import TrunklineTesting
 
 /// A sender that answers late, fails, or goes on after it was cancelled. It says when each request was handed to it: the
 /// response to the request is "name number", and the number is its place among all requests.

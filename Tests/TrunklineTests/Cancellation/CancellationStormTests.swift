@@ -1,7 +1,8 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Very many requests that are cancelled at once, at a server that never answers a cancelled request, such as an LDAP
 /// server, whose AbandonRequest has no response.

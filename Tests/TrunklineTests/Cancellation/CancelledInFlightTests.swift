@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Requests that were abandoned after they had started. They count against the limit as long as the server may work on
 /// them. If they hold too many serials or places, the link is replaced.

@@ -1,10 +1,10 @@
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// Cancellation over a second connection, as in PostgreSQL's protocol ("Canceling Requests in Progress"): the client opens
 /// a new connection and sends CancelRequest with the process and the secret of BackendKeyData. The server signals the

@@ -1,10 +1,11 @@
 import Testing
 import TrunklineDiagnostics
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Child processes in the simulation, whose server plays them.
 @Suite(.simulated, .timeLimit(.seeded))

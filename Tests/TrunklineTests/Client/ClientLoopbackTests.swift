@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// The client against a real server over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ClientLoopbackTests {

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// The client in virtual time: timeouts, quarantine, connecting and closing, to the nanosecond.
 @Suite(.simulated, .timeLimit(.seeded))

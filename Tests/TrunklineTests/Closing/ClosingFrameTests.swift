@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// The codec's closing frame is the last frame of a link that closes cleanly. No other link sends it.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Closing while the socket accepts few bytes or none, and no caller waits for what is still to be written.
 @Suite(.simulated, .timeLimit(.minutes(5)))

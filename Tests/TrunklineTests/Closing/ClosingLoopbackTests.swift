@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// The life of a client from its creation to its end, for each way to end it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ClosingLoopbackTests {

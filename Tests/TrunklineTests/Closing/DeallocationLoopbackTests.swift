@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 extension HeavyTests {
     /// Clients that are deallocated without being closed while their connection is busy.

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 extension HeavyTests {
     /// Very many clients leave nothing behind.
     @Suite(.timeLimit(.minutes(5)))

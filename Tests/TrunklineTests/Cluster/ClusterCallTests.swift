@@ -1,11 +1,12 @@
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// The calls of a cluster, in simulated networks: each of them does what that of a client does.
 @Suite(.simulated)

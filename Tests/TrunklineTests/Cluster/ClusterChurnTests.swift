@@ -1,10 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// How few keys and subset members move when a server comes or goes.
 @Suite(.simulated)

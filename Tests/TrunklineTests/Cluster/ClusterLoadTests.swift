@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// A cluster under steady load: servers that are slow, and servers that restart one after the other.
 @Suite(.simulated, .timeLimit(.seeded))

@@ -1,10 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// A cluster of simulated servers: who receives a request, and what becomes of those that fail.
 @Suite(.simulated)

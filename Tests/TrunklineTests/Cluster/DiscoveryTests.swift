@@ -1,10 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// The addresses of a name as the servers of a cluster, and when the name is looked up.
 @Suite(.simulated) struct DiscoveryTests {

@@ -1,11 +1,11 @@
 import Foundation
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// A file with servers: when it is read, and what is reported.
 @Suite struct WatchedFileTests {

@@ -2,6 +2,8 @@ import Testing
 public import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Conformances that are not declared together with the codec: by another module, by a subclass, or under a condition.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct AddedConformanceTests {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 private let lines = DelimitedCodec(delimiter: "\r\n", maximumFrameSize: 64)
     .heartbeat(ping: "PING", pong: "PONG")
     .reading { frame in

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Pings, pongs and cancel frames that a codec makes and cannot encode. Regression: they were omitted silently.
 @Suite(.tags(.realThreads))
 struct EncodingFailureLoopbackTests {

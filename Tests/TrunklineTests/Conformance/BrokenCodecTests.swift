@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// The conformance kit finds every mistake and reports it under the right rule.
 struct BrokenCodecTests {

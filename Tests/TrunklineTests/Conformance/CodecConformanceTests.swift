@@ -1,7 +1,9 @@
 import SampleLayouts
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// The presets and the codecs of this package keep every rule.
 struct CodecConformanceTests {

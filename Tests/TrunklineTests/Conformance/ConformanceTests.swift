@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// The codecs of this package and of its examples keep every rule.
 struct ConformanceTests {

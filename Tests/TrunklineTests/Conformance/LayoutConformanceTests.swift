@@ -1,7 +1,8 @@
 import SampleLayouts
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 private typealias Sample = CodecConformance.Sample
 

@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Names with several addresses, some of which are unreachable or slow, and names that resolve slowly.
 ///

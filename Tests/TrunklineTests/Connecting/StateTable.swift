@@ -1,11 +1,11 @@
 import Foundation
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// A state that a client can be in, by its name in the tables of `ConnectionStates.md`.
 enum Situation: String, CaseIterable, Sendable {

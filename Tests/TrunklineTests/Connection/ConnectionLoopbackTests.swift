@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// A connection without a client: reading frames, states, writing and closing.
 ///

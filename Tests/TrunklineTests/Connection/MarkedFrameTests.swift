@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Frames to be sent with marks that codecs give to received frames.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct MarkedFrameTests {

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Calls over networks that lose, delay, duplicate and refuse datagrams, each decided by its seed.
 @Suite(.simulated, .timeLimit(.seeded)) struct DatagramSeedTests {

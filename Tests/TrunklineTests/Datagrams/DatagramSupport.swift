@@ -1,9 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// Runs `body` in virtual time with a server that receives datagrams at "udp://db:7000", and a client of it. At the end
 /// nothing may be left over.

@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Links of datagrams, in the simulation.
 @Suite(.simulated) struct DatagramTests {

@@ -1,9 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// Endpoints of different kinds in the order of preference.
 @Suite(.simulated) struct TransportLadderTests {

@@ -2,6 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+@testable import TrunklineLoopback
+
 /// Reports of links that end, on real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct DiagnosisLoopbackTests {

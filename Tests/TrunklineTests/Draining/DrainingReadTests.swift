@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Frames that were received but not delivered when their link began to drain. The socket does not report them again.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Changing from one endpoint to another while requests are in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))

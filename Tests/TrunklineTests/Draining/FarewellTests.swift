@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Servers that say why they end a link, at once or when its requests have been answered: `connection.close` of AMQP 0-9-1,
 /// which the client answers with `close-ok`, or the reply 421 of SMTP (RFC 5321, section 3.8).

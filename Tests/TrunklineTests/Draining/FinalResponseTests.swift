@@ -1,7 +1,9 @@
 import Synchronization
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Servers that stop answering on a link, responses that end with the connection, and what codecs learn
 /// about sent frames.

@@ -1,7 +1,9 @@
 import Synchronization
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Writes that find the link closed while the data read from it is still being handled.
 @Suite(.simulated, .timeLimit(.minutes(5)))

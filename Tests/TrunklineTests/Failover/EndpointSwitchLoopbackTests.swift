@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 extension HeavyTests {
     /// Switching between two real servers, and suspending, with a few hundred callers.

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Suspension, switches and replaced endpoints, with a second server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct FailoverTests {

@@ -1,9 +1,10 @@
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Planned changes: the next link is established while the present one stays in use.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -5,6 +5,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// The handshake: the exchange on a new link before any other traffic.
 @Suite(.simulated, .timeLimit(.minutes(5)))

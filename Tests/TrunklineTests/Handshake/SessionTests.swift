@@ -1,11 +1,12 @@
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Sessions that outlive links, as in XEP-0198 (Stream Management, section 5): the client resumes a session by its
 /// number (`<resume previd='…'/>`), and the server says `<resumed/>` or `<failed/>`. In the second case the client begins

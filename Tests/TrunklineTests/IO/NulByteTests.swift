@@ -5,6 +5,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 #if canImport(Glibc)
     import Glibc

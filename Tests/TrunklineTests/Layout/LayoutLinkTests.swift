@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// How a layout affects the links of a client: frames of an unknown type, and fields that every frame of a link has.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct LayoutLinkTests {

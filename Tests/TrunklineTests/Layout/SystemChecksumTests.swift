@@ -1,6 +1,9 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
+@testable import TrunklineLayouts
+
 struct CRC32CTests {
     @Test func checksumHasItsPublishedValues() {
         // CRC-32/ISCSI in Greg Cook's "Catalogue of parametrised CRC algorithms"; RFC 3720, appendix B.4.

@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Pings to a server that works on one request at a time, and so answers a ping after the requests before it.
 ///

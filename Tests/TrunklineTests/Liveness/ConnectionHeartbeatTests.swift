@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Heartbeats of connections without a client, and timers after they are closed.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Heartbeats and dead links as a real client sees them, in virtual time: an interval of 30 s, a deadline of 10 s, and
 /// a probe after 5 s.

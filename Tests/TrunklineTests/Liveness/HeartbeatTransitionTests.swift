@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Heartbeats when a link begins, and when it begins to drain.
 @Suite(.simulated, .timeLimit(.minutes(5)))

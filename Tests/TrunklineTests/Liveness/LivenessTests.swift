@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Links on which bytes arrive, but no frames, and servers that answer nothing: what the client notices, and how.
 @Suite(.simulated, .timeLimit(.minutes(5)))

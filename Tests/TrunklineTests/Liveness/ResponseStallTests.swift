@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Links matched in order whose responses are missing or late: when they are replaced, and when not.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ResponseStallTests {

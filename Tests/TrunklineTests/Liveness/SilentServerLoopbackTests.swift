@@ -2,6 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+@testable import TrunklineLoopback
+
 /// Servers that accept and send nothing, and servers that stop in the middle of a frame.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct SilentServerLoopbackTests {

@@ -1,11 +1,12 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCluster
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// The log, the errors and the metrics name the cause of a problem, in the simulation.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Cancel frames that are requests of their own, and those after which nothing comes: Abandon and Cancel of LDAP (RFC 4511,
 /// section 4.11; RFC 3909), and Tflush of 9P. By `flush(5)` of Plan 9, "the server must answer the flush message", the

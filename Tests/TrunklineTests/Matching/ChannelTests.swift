@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Protocols that match responses in the order of the requests of a channel.
 @Suite(.simulated, .timeLimit(.seeded))

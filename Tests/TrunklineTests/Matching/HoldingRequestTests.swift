@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Requests that nothing may follow, in a protocol with serials, as IDLE of IMAP: "the client MUST NOT send a command while
 /// the server is waiting for the DONE" (RFC 2177, section 3).

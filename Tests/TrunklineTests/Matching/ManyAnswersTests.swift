@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Responses that answer several requests: cumulative acknowledgements, as `basic.ack` of AMQP 0-9-1 with `multiple` ("the
 /// delivery tag is treated as 'up to and including'"); selective ones, as in RFC 9000, section 19.3; and errors that concern

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Lines of text, as in RESP or SMTP: a response belongs to the oldest request. A line that begins with "-" is an
 /// error, one that begins with ">" is a push. Written as a user would write it.
 private struct LineCodec: FrameCodec, ServerSideCodec {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Protocols whose responses repeat something of their requests. Regression: a response that did not was
 /// returned as a success.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 extension HeavyTests {
     /// Responses that come early, all at once or on a blocked link.
     @Suite(.timeLimit(.minutes(5)))

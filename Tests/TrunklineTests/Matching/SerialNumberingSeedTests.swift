@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Serials that cannot be guessed: drawn at random, and with more than 64 bits, as those of STUN.
 @Suite(.simulated, .timeLimit(.seeded)) struct SerialNumberingSeedTests {

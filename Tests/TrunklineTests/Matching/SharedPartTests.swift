@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group
 /// of requests.

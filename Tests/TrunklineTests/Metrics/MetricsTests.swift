@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// What `Client.metrics` counts and measures.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -4,6 +4,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Notes every call and its result, and applies `change`.
 private final class Witness: ClientInterceptor {

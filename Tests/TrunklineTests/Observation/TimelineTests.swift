@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// The timelines of requests: in errors, in recorders and among the slowest requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))

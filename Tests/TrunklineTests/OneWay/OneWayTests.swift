@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// One-way messages that no caller waits for, and batches of one-way messages.
 @Suite(.simulated, .timeLimit(.minutes(5)))

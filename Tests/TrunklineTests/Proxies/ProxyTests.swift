@@ -1,10 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 @testable import TrunklineLogging
+@testable import TrunklineTesting
 
 /// Links through a proxy, in the simulation.
 @Suite(.simulated) struct ProxyTests {

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// `count` pushes of twelve bytes in the standard layout, numbered by their serials.
 func numberedPushes(_ count: Int) -> [UInt8] {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Answers to pushes. They go out on the link of their push or not at all.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushAnswerTests {

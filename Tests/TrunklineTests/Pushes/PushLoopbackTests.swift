@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Streams of pushes are bounded, report dropped pushes, and do not delay responses.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct PushLoopbackTests {

@@ -3,6 +3,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+@testable import TrunklineLoopback
+
 /// Streams of selected pushes, and finishing a stream.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct PushSelectionTests {

@@ -1,7 +1,9 @@
 import Synchronization
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct SubscriptionTests {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Servers that work and close their links cleanly, as servers with an idle timeout or a maximum link age do.
 /// Regression: each link shorter than `stableAfter` counted as a failed attempt. After eight links of 2 s the client
 /// waited for 25 s, while requests timed out.

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Reconnecting that ends, for a while or permanently, and requests on draining links meanwhile.
 @Suite(.simulated, .timeLimit(.minutes(5)))

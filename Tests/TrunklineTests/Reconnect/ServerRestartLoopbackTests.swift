@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+
 extension HeavyTests {
     /// Servers that stop and restart while many callers use them.
     @Suite(.timeLimit(.minutes(10)))

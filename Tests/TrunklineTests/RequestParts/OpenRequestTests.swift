@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Requests in parts as callers send them.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct OpenRequestTests {

@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Exchanges that are cancelled, or lose their link, in every phase.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Requests in parts over real sockets: very many, very long ones, and some that are cancelled.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

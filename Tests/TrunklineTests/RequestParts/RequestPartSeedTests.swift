@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Hundreds of simulated lives with uploads, each decided by its seed: few serials, small kernel buffers, resets,
 /// switches and cancellations. Every post and every reply ends once. The parts with one serial are in order, and they

@@ -4,6 +4,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Frames that a client adds to a request in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))

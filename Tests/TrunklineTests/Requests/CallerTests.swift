@@ -4,6 +4,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// The tasks of the callers: on which executor they resume, and how their cancellation handlers are nested.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))

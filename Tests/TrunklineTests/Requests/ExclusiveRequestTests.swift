@@ -1,10 +1,10 @@
 import Synchronization
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineTesting
 
 /// Requests that are alone on their link (`CallOptions.isExclusive`), as LDAP requires of a bind (RFC 4511, section
 /// 4.2.1): the operations before it end first, and the client sends nothing more before the response.

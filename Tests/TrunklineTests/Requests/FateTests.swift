@@ -1,9 +1,10 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// The fates that callers receive, compared with what happened to every byte.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -4,6 +4,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Sequences of requests that depend on each other and on their link: open a handle, use it.
 @Suite(.simulated, .timeLimit(.seeded))

@@ -5,6 +5,7 @@ import TrunklineTesting
 @testable import TrunklineCore
 @testable import TrunklineIO
 @testable import TrunklineLayouts
+@testable import TrunklineLoopback
 
 /// Requests that wait for a link, requests that do not wait for one, and limits on waiting requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Single requests and their cancellation, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct RequestLoopbackTests {

@@ -2,6 +2,9 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineCore
+@testable import TrunklineLoopback
+
 /// Typed requests in every form of call, and responses with a content type.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct TypedRequestTests {

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Requests that are retried, and requests that are not, in virtual time.
 @Suite(.simulated, .timeLimit(.minutes(5)))

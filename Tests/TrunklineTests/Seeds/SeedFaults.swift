@@ -1,5 +1,6 @@
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// The faults of a simulated life.
 enum SeedFault: String, CaseIterable {

@@ -1,6 +1,8 @@
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// One simulated life of a client and its servers.
 struct SeedLife {
     let world: SeedWorld

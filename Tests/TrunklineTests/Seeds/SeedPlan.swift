@@ -1,5 +1,6 @@
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Everything about a simulated life that its seed decides before it begins.
 struct SeedPlan: Sendable {

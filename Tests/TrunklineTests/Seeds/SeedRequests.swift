@@ -1,6 +1,8 @@
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// The requests of a simulated life: how they may be retried, and how a server reacts to each.
 extension SeedPlan {
     /// The number that a body begins with, which identifies its caller, or `nil` for other requests.

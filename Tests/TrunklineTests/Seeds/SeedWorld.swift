@@ -1,6 +1,7 @@
 import Synchronization
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// The servers of a simulated life, their state, and what has happened so far.
 final class SeedWorld: Sendable {

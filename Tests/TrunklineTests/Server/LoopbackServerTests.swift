@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// What a test can make the server do, and what it can learn from it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct LoopbackServerTests {

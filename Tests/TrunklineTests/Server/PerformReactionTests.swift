@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Closures of `Reaction.perform`, as the test server runs them.
 @Suite(.simulated, .timeLimit(.minutes(5)))

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Every reaction as a client sees it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
 struct ReactionLoopbackTests {

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Clients that use more than their share of a server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct ServerLimitTests {

@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// High load, and clients that misbehave.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)), .serialized)
 struct ServerLoadLoopbackTests {

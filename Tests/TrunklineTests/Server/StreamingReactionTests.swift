@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// How a test server delays replies in protocols matched in order.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct StreamingReactionTests {

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Random bursts of requests of the server: each of them ends once, by an answer, a refusal, its cancellation or the
 /// end of its link, and every handler leaves.

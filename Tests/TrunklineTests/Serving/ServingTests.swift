@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineTesting
 
 /// Requests of the server, which a client answers.
 @Suite(.simulated, .timeLimit(.minutes(5)))

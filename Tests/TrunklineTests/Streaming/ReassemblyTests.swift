@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Replies in parts for callers that want them as one response.
 @Suite(.simulated, .timeLimit(.minutes(5)))

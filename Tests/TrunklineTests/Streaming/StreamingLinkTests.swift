@@ -1,8 +1,9 @@
 import Testing
-import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// Replies in parts and their link: its loss, its replacement, and suspended reading.
 @Suite(.simulated, .timeLimit(.minutes(5)))

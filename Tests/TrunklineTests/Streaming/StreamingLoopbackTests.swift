@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)))

@@ -3,6 +3,7 @@ import TrunklineTesting
 
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineLoopback
 
 /// Replies in parts, read as they arrive: order, ends, timeouts and cancellation.
 @Suite(.simulated, .timeLimit(.minutes(5)))

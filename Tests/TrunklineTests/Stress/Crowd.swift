@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// The number of concurrent callers: 1,000, or fewer for small storms.
 let crowdSize = max(50, min(1000, stormRequests / 100))
 

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 extension HeavyTests {
     /// Very many requests on real threads, with all kinds of faults: every call returns once, with its own response or
     /// an error, and nothing is left behind.

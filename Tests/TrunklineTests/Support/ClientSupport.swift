@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineIO
+@testable import TrunklineTesting
 
 /// Tests that use both processors. They run one at a time, so that other tests get enough time.
 @Suite(.tags(.realThreads), .serialized) enum HeavyTests {}

@@ -1,7 +1,6 @@
-import TrunklineTesting
-
 @testable import TrunklineCore
 @testable import TrunklineIO
+@testable import TrunklineTesting
 
 /// A sender that is neither a client nor a cluster: it pauses before it makes a call, whether the call is cancelled
 /// meanwhile or not, and makes calls that were not sent with the next client.

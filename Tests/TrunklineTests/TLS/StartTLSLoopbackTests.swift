@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// TLS that begins on an established connection.
 @Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {
     /// A server that begins TLS when a reaction says so.

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// TLS handshakes that fail because of the other side.
 @Suite(.tags(.realThreads)) struct TLSHandshakeLoopbackTests {
     /// Makes one attempt to connect over TLS to a plaintext server. Returns its error and its report.

@@ -2,6 +2,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 extension HeavyTests {
     @Suite(.timeLimit(.minutes(10)))
     struct TLSLeakTests {

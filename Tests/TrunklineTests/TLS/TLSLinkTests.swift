@@ -1,7 +1,9 @@
 import Synchronization
 import Testing
 import Trunkline
-import TrunklineTesting
+
+@testable import TrunklineLoopback
+@testable import TrunklineTesting
 
 /// TLS in a simulated network. The engine has no socket, so handshakes take virtual time only.
 @Suite(.simulated) struct TLSLinkTests {

@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// A test server with TLS, and a client to it.
 struct SecuredPair {
     let server: LoopbackServer

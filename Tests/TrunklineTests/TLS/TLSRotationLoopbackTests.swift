@@ -3,6 +3,8 @@ import Testing
 import Trunkline
 import TrunklineTesting
 
+@testable import TrunklineLoopback
+
 /// Certificates and keys that change while clients run.
 @Suite(.tags(.realThreads)) struct TLSRotationLoopbackTests {
     private let directory = FileManager.default.temporaryDirectory

@@ -1,6 +1,7 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
 @testable import TrunklineLoopback
 @testable import TrunklineTesting
 

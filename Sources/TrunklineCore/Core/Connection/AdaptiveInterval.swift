@@ -9,17 +9,17 @@
 /// where `k` is the least number with `80 s · (2ᵏ − 1) ≥ start − lower bound`. Proof: `k` failures in a row lead to the
 /// lower bound, which survives; a failure after a success settles the interval below the longest one that has survived.
 package struct AdaptiveInterval: Sendable, Equatable {
-    package static let start = Duration.seconds(210)
-    package static let successesNeeded = 5
-    package static let growth = Duration.seconds(60)
+    static let start = Duration.seconds(210)
+    static let successesNeeded = 5
+    static let growth = Duration.seconds(60)
     /// How far below a survived interval it stays after a longer one has failed. Together with `growth`, 80 s.
-    package static let margin = Duration.seconds(20)
+    static let margin = Duration.seconds(20)
     package static let memory = Duration.seconds(7 * 86_400)
 
-    package private(set) var range: ClosedRange<Duration>
-    package private(set) var interval: Duration
-    package private(set) var change = LearnedInterval.Change.started
-    package private(set) var shortestLost: Duration?
+    private(set) var range: ClosedRange<Duration>
+    private(set) var interval: Duration
+    private(set) var change = LearnedInterval.Change.started
+    private(set) var shortestLost: Duration?
     private var lostAt: Instant?
     /// The longest interval that has survived since a doubt, or at all.
     private var survivor: Duration?
@@ -29,14 +29,14 @@ package struct AdaptiveInterval: Sendable, Equatable {
     private var ceiling: Duration?
     private var (successes, failures) = (0, 0)
 
-    package init(within range: ClosedRange<Duration>) {
+    init(within range: ClosedRange<Duration>) {
         self.range = Self.clamped(range)
         interval = Self.start.clamped(to: self.range)
     }
 
-    package var longestSurvived: Duration? { [survivor, doubted].compactMap { $0 }.max() }
+    var longestSurvived: Duration? { [survivor, doubted].compactMap { $0 }.max() }
 
-    package mutating func limit(to range: ClosedRange<Duration>) {
+    mutating func limit(to range: ClosedRange<Duration>) {
         let range = Self.clamped(range)
         guard range != self.range else { return }
         self.range = range
@@ -44,7 +44,7 @@ package struct AdaptiveInterval: Sendable, Equatable {
     }
 
     /// The ping after an idle `interval` was answered. Returns whether `change` is news.
-    package mutating func survived(at now: Instant) -> Bool {
+    mutating func survived(at now: Instant) -> Bool {
         let isRelearning = forgetOldLoss(at: now)
         failures = 0
         survivor = max(survivor ?? .zero, interval)
@@ -60,7 +60,7 @@ package struct AdaptiveInterval: Sendable, Equatable {
     }
 
     /// A link was lost in silence after `idle`, at least the lower bound. Returns whether `change` is news.
-    package mutating func lost(afterIdle idle: Duration, at now: Instant) -> Bool {
+    mutating func lost(afterIdle idle: Duration, at now: Instant) -> Bool {
         _ = forgetOldLoss(at: now)
         let idle = min(idle, interval)
         successes = 0

@@ -29,45 +29,45 @@ package struct AddressRace: Sendable {
 
     package struct Failure: Hashable, Sendable {
         /// `nil` for a name lookup.
-        package var address: SocketAddress?
-        package var error: TransportError
+        var address: SocketAddress?
+        var error: TransportError
     }
 
     package struct Policy: Sendable {
         /// Also how long the race waits for more addresses after all others have failed. Clamped to 100 ms...2 s (§8).
-        package let attemptDelay: Duration
-        package let resolutionDelay: Duration
-        package var sourceFamily: AddressFamily?
+        let attemptDelay: Duration
+        let resolutionDelay: Duration
+        var sourceFamily: AddressFamily?
         /// Bounds the length of a race, and the work for an answer of a name server with thousands of addresses.
-        package var maximumPerFamily = 32
+        var maximumPerFamily = 32
         /// One connected address at a time: the server would see two links, an account-locking proxy two logins.
-        package var isProxied = false
-        package var families = Set(AddressFamily.allCases)
+        var isProxied = false
+        var families = Set(AddressFamily.allCases)
         /// Tried after all others, because they did not answer lately.
-        package var avoided: Set<SocketAddress> = []
+        var avoided: Set<SocketAddress> = []
 
-        package init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
+        init(attemptDelay: Duration = .milliseconds(250), resolutionDelay: Duration = .milliseconds(50)) {
             self.attemptDelay = min(max(attemptDelay, .milliseconds(100)), .seconds(2))
             self.resolutionDelay = min(max(resolutionDelay, .zero), .seconds(2))
         }
     }
 
-    package enum Awaited: String, Sendable {
+    enum Awaited: String, Sendable {
         case proxy = "the proxy has not answered"
         case tls = "TLS handshake not completed"
     }
 
-    package let policy: Policy
-    package private(set) var phase = Phase.resolving
-    package private(set) var failures: [Failure] = []
+    let policy: Policy
+    private(set) var phase = Phase.resolving
+    private(set) var failures: [Failure] = []
     /// Once the race is won: the addresses that failed, or were tried before the winner and did not answer.
-    package private(set) var passedOver: [Failure] = []
-    package private(set) var running: [(id: AttemptID, address: SocketAddress, start: Instant)] = []
-    package private(set) var connected: [AttemptID: Awaited] = [:]
+    private(set) var passedOver: [Failure] = []
+    private(set) var running: [(id: AttemptID, address: SocketAddress, start: Instant)] = []
+    private(set) var connected: [AttemptID: Awaited] = [:]
     private var untried: [AddressFamily: [SocketAddress]] = [:]
-    package private(set) var addresses: [SocketAddress] = []
+    private(set) var addresses: [SocketAddress] = []
     private var known: Set<SocketAddress> = []
-    package private(set) var answered: Set<AddressFamily> = []
+    private(set) var answered: Set<AddressFamily> = []
     private var lastID: AttemptID = 0
     private var lastFamily: AddressFamily?
     /// Before the first attempt: when the wait for the IPv6 answer ends.
@@ -107,12 +107,12 @@ package struct AddressRace: Sendable {
     private static let silenceOfDead = 10
 
     /// The socket is connected, so the address counts as one that answers.
-    package mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) {
+    mutating func attemptConnected(_ id: AttemptID, awaiting awaited: Awaited = .tls) {
         connected[id] = awaited
     }
 
     /// The attempt connects once more to the same address, and stays in the race.
-    package mutating func attemptRepeated(_ id: AttemptID, at now: Instant) {
+    mutating func attemptRepeated(_ id: AttemptID, at now: Instant) {
         connected[id] = nil
         // How long the first connection took says nothing about the address now.
         guard let index = running.firstIndex(where: { $0.id == id }) else { return }
@@ -172,9 +172,9 @@ package struct AddressRace: Sendable {
         AddressFamily.allCases.filter { !answered.contains($0) && (policy.sourceFamily ?? $0) == $0 }
     }
 
-    package var isResolved: Bool { unanswered.isEmpty }
+    var isResolved: Bool { unanswered.isEmpty }
 
-    package var hasFailedLookup: Bool { failures.contains { $0.address == nil && !$0.error.isNoSuchName } }
+    var hasFailedLookup: Bool { failures.contains { $0.address == nil && !$0.error.isNoSuchName } }
 
     private var hasTried: Bool { lastID > 0 }
 
@@ -233,7 +233,7 @@ package struct AddressRace: Sendable {
     }
 
     /// Of several failures, the most informative gives the code: a refusal says more than a missing route.
-    package func error(connectingTo name: String) -> TransportError {
+    func error(connectingTo name: String) -> TransportError {
         let reported = reportedErrors
         guard let first = reported.first else {
             // A permanent failure, whichever answer comes first.
@@ -255,7 +255,7 @@ package struct AddressRace: Sendable {
     }
 
     /// If every address so far has failed, the reason for that. `obstacle`: why the lookups have not begun.
-    package func timeoutError(
+    func timeoutError(
         connectingTo name: String,
         after timeout: Duration,
         obstacle: String? = nil

@@ -1,16 +1,16 @@
 /// Judges the endpoint of the ready link by the outcomes of its requests.
-package struct EndpointJudge: Sendable {
+struct EndpointJudge: Sendable {
     private var endpoint: Endpoint?
     private var errors: ErrorRateWindow?
     private var silence: EndpointSilence
-    package var replacement: LinkReplacement
+    var replacement: LinkReplacement
     private var answers = 0
 
-    package init(_ errors: ErrorRateWindow?, _ silence: EndpointSilence, _ replacement: LinkReplacement) {
+    init(_ errors: ErrorRateWindow?, _ silence: EndpointSilence, _ replacement: LinkReplacement) {
         (self.errors, self.silence, self.replacement) = (errors, silence, replacement)
     }
 
-    package mutating func linkIsReady(at endpoint: Endpoint) {
+    mutating func linkIsReady(at endpoint: Endpoint) {
         guard endpoint != self.endpoint else { return }
         self.endpoint = endpoint
         errors?.reset()
@@ -18,27 +18,27 @@ package struct EndpointJudge: Sendable {
     }
 
     /// `responses` counts only answers to requests that were not abandoned.
-    package mutating func heard(answers: Int, responses: Int, isDraining: Bool) {
+    mutating func heard(answers: Int, responses: Int, isDraining: Bool) {
         self.answers &+= answers
         guard !isDraining else { return }
         silence.end()
         errors?.countAnswered(responses)
     }
 
-    package mutating func requestTimedOut() { errors?.countFailed() }
+    mutating func requestTimedOut() { errors?.countFailed() }
 
     /// If the client did not end the link itself, the endpoint may still be silent: only a frame ends the silence.
-    package mutating func linkEnded(byClient: Bool, lostCount: Int) {
+    mutating func linkEnded(byClient: Bool, lostCount: Int) {
         guard !byClient else { return silence.end() }
         for _ in 0..<lostCount { errors?.countFailed() }
     }
 
-    package struct Look: Sendable {
-        package var isErrorRateExceeded = false
-        package var isShort = false
+    struct Look: Sendable {
+        var isErrorRateExceeded = false
+        var isShort = false
     }
 
-    package mutating func beginLook(watchesErrors: Bool, at now: Instant) -> Look {
+    mutating func beginLook(watchesErrors: Bool, at now: Instant) -> Look {
         replacement.beginLook()
         var look = Look(isShort: replacement.isShort)
         guard watchesErrors, errors != nil else { return look }
@@ -47,28 +47,28 @@ package struct EndpointJudge: Sendable {
         return look
     }
 
-    package var isSilent: Bool { silence.hasBegun }
+    var isSilent: Bool { silence.hasBegun }
 
-    package mutating func isTooSilent(after timeouts: Int, at now: Instant) -> Bool {
+    mutating func isTooSilent(after timeouts: Int, at now: Instant) -> Bool {
         silence.timedOut(timeouts, at: now)
         return silence.isTooLong(at: now)
     }
 
-    package var errorRateText: String { errors?.text ?? "" }
+    var errorRateText: String { errors?.text ?? "" }
 
-    package func silenceText(at now: Instant) -> String { silence.text(at: now) }
+    func silenceText(at now: Instant) -> String { silence.text(at: now) }
 
-    package mutating func endSilence() { silence.end() }
+    mutating func endSilence() { silence.end() }
 
-    package mutating func linkIsReplaced(at now: Instant, _ policy: any ReconnectPolicy) {
+    mutating func linkIsReplaced(at now: Instant, _ policy: any ReconnectPolicy) {
         replacement.replaced(afterAnswers: answers, at: now, policy)
     }
 }
 
 /// Decides when a link that works is replaced. Abandoned requests hold serial numbers and places below
 /// `maximumInFlight` until they are answered, their quarantine ends, or their link ends. The next link has all of them.
-package struct LinkReplacement: Sendable {
-    package enum Obstacle: Sendable {
+struct LinkReplacement: Sendable {
+    enum Obstacle: Sendable {
         case exhausted
         /// Matched in order: the response due is for an abandoned request, and the server had enough time for it.
         case unanswered
@@ -86,26 +86,26 @@ package struct LinkReplacement: Sendable {
     /// When abandoned requests began to keep others from going out, whether or not a request waited all the time.
     private var shortageSince: Instant?
     /// A request was refused because every serial is held, and they still are.
-    package var hasRefused = false
-    package private(set) var lookAgainAt: Instant?
+    var hasRefused = false
+    private(set) var lookAgainAt: Instant?
 
     /// Late answers may be in transit.
     private static let grace = Duration.milliseconds(250)
 
-    package init(stableAfter: Duration, seed: UInt64) {
+    init(stableAfter: Duration, seed: UInt64) {
         self.stableAfter = stableAfter
         generator = SeededGenerator(seed: seed)
     }
 
     /// Whether a check is needed although no request waits.
-    package var isShort: Bool { hasRefused || shortageSince != nil }
+    var isShort: Bool { hasRefused || shortageSince != nil }
 
-    package mutating func beginLook() { lookAgainAt = nil }
+    mutating func beginLook() { lookAgainAt = nil }
 
     private mutating func endShortage() { (hasRefused, shortageSince) = (false, nil) }
 
     /// A shortage ends only when there is room: a waiting request with a short deadline may have left already.
-    package mutating func look(_ obstacle: Obstacle, isWaiting: Bool, at now: Instant) -> ReconnectMachine.Departure? {
+    mutating func look(_ obstacle: Obstacle, isWaiting: Bool, at now: Instant) -> ReconnectMachine.Departure? {
         let departure: ReconnectMachine.Departure
         switch obstacle {
         case .other:
@@ -132,7 +132,7 @@ package struct LinkReplacement: Sendable {
     }
 
     /// The wait that `policy` decides delays the next replacement; the client has a link meanwhile.
-    package mutating func replaced(afterAnswers answers: Int, at now: Instant, _ policy: any ReconnectPolicy) {
+    mutating func replaced(afterAnswers answers: Int, at now: Instant, _ policy: any ReconnectPolicy) {
         if answers > self.answers || now >= notBefore.advanced(by: stableAfter) { round = 0 }
         let failure = ReconnectFailure(round: round, failedAttempts: 0, cause: .exhausted)
         var delay = Duration.zero

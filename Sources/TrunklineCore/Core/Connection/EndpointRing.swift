@@ -12,7 +12,7 @@ public enum EndpointOrder: Sendable, Hashable {
 /// Chooses the endpoint of the next attempt. Every endpoint has one turn in a round, those with the least remembered
 /// failure first. Among equals, the endpoint that worked last comes first (a client stays where it works), then the
 /// order decides. No endpoint is excluded for good.
-package struct EndpointRing: Sendable {
+struct EndpointRing: Sendable {
     struct Entry: Sendable {
         var endpoint: Endpoint
         var failures = 0.0
@@ -33,14 +33,14 @@ package struct EndpointRing: Sendable {
 
     var entries: [Entry] = []
     /// The endpoint that worked last, unless the client has left it since.
-    package private(set) var current: Endpoint?
+    private(set) var current: Endpoint?
     /// The next endpoint, regardless of its failures.
     private var selected: Endpoint?
     let order: EndpointOrder
     private let halfLife: Duration
     let seed: UInt64
 
-    package init(
+    init(
         _ endpoints: [Endpoint],
         order: EndpointOrder = .ordered,
         halfLife: Duration = .seconds(30),
@@ -52,59 +52,59 @@ package struct EndpointRing: Sendable {
         replace(with: endpoints)
     }
 
-    package var endpoints: [Endpoint] { entries.map(\.endpoint) }
-    package var isEmpty: Bool { entries.isEmpty }
-    package var preferred: Endpoint? { entries.first?.endpoint }
-    package func contains(_ endpoint: Endpoint) -> Bool { index(of: endpoint) != nil }
+    var endpoints: [Endpoint] { entries.map(\.endpoint) }
+    var isEmpty: Bool { entries.isEmpty }
+    var preferred: Endpoint? { entries.first?.endpoint }
+    func contains(_ endpoint: Endpoint) -> Bool { index(of: endpoint) != nil }
 
     /// Also counts the turn of the endpoint.
-    package mutating func next(at now: Instant) -> Endpoint? {
+    mutating func next(at now: Instant) -> Endpoint? {
         guard let index = nextIndex(at: now) else { return nil }
         entries[index].hadTurn = true
         selected = nil
         return entries[index].endpoint
     }
 
-    package func upcoming(at now: Instant) -> Endpoint? { nextIndex(at: now).map { entries[$0].endpoint } }
+    func upcoming(at now: Instant) -> Endpoint? { nextIndex(at: now).map { entries[$0].endpoint } }
 
-    package func hasTurnLeft(at now: Instant) -> Bool {
+    func hasTurnLeft(at now: Instant) -> Bool {
         selected != nil || entries.contains { !$0.hadTurn && mayBeTried($0, at: now) }
     }
 
-    package mutating func beginRound() {
+    mutating func beginRound() {
         for index in entries.indices { entries[index].hadTurn = false }
     }
 
     /// Endpoints with a permanent failure do not count, unless all have one.
-    package func earliestStart(at now: Instant) -> Instant {
+    func earliestStart(at now: Instant) -> Instant {
         let open = entries.lazy.filter { !isRefused($0, at: now) }.map(\.closedUntil).min()
         return open ?? entries.lazy.map(\.closedUntil).min() ?? .distantPast
     }
 
-    package func earliestStart(of endpoint: Endpoint) -> Instant {
+    func earliestStart(of endpoint: Endpoint) -> Instant {
         index(of: endpoint).map { entries[$0].closedUntil } ?? .distantPast
     }
 
-    package func areAllRefused(at now: Instant) -> Bool {
+    func areAllRefused(at now: Instant) -> Bool {
         entries.allSatisfy { isRefused($0, at: now) }
     }
 
-    package func isHealthy(_ endpoint: Endpoint, at now: Instant) -> Bool {
+    func isHealthy(_ endpoint: Endpoint, at now: Instant) -> Bool {
         index(of: endpoint).map { isHealthy(entries[$0], at: now) } ?? false
     }
 
-    package func hasHealthyAlternative(to endpoint: Endpoint, at now: Instant) -> Bool {
+    func hasHealthyAlternative(to endpoint: Endpoint, at now: Instant) -> Bool {
         entries.contains { $0.endpoint != endpoint && isHealthy($0, at: now) }
     }
 
-    package mutating func failed(_ endpoint: Endpoint, at now: Instant, isPermanent: Bool = false) {
+    mutating func failed(_ endpoint: Endpoint, at now: Instant, isPermanent: Bool = false) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = min(Self.mostFailures, decayed(entries[index], at: now) + 1)
         entries[index].failedAt = now
         if isPermanent { entries[index].isRefused = true }
     }
 
-    package mutating func succeeded(_ endpoint: Endpoint) {
+    mutating func succeeded(_ endpoint: Endpoint) {
         guard let index = index(of: endpoint) else { return }
         entries[index].failures = 0
         entries[index].isRefused = false
@@ -114,7 +114,7 @@ package struct EndpointRing: Sendable {
     }
 
     /// From `opening` on, the endpoint is tried if the others fail.
-    package mutating func hold(
+    mutating func hold(
         _ endpoint: Endpoint,
         until instant: Instant,
         closedUntil opening: Instant = .distantFuture
@@ -124,25 +124,25 @@ package struct EndpointRing: Sendable {
         entries[index].closedUntil = max(entries[index].closedUntil, min(opening, instant))
     }
 
-    package mutating func leave(_ endpoint: Endpoint, at now: Instant) {
+    mutating func leave(_ endpoint: Endpoint, at now: Instant) {
         failed(endpoint, at: now)
         if let index = index(of: endpoint) { entries[index].hadTurn = true }
         if current == endpoint { current = nil }
     }
 
-    package mutating func forgetPermanentFailures() {
+    mutating func forgetPermanentFailures() {
         for index in entries.indices { entries[index].isRefused = false }
     }
 
     /// Returns false, and changes nothing, if the endpoint is not in the ring.
-    package mutating func select(_ endpoint: Endpoint) -> Bool {
+    mutating func select(_ endpoint: Endpoint) -> Bool {
         guard contains(endpoint) else { return false }
         selected = endpoint
         return true
     }
 
     /// Endpoints that stay keep their memory and, in a random order, their relative places.
-    package mutating func replace(with endpoints: [Endpoint]) {
+    mutating func replace(with endpoints: [Endpoint]) {
         var replaced: [Entry] = []
         var known = Set<Endpoint>()
         // A server may supply the list, so the work must be proportional to its length.

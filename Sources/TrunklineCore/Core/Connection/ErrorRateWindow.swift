@@ -1,6 +1,6 @@
 /// The share of an endpoint's requests that failed recently. Counting takes no time argument: `roll(to:)`, called once
 /// per turn of the event loop, sets the time. The window slides by tenths, so it reaches back 9 to 10 of them.
-package struct ErrorRateWindow: Sendable {
+struct ErrorRateWindow: Sendable {
     private struct Counts: Sendable {
         var ended = 0
         var failed = 0
@@ -18,21 +18,21 @@ package struct ErrorRateWindow: Sendable {
     private var oldest = 0
     private var end: Instant?
 
-    package init(share: Double, minimumRequests: Int, window: Duration) {
+    init(share: Double, minimumRequests: Int, window: Duration) {
         self.share = share
         self.minimumRequests = max(1, minimumRequests)
         bucketLength = max(.nanoseconds(1), .nanoseconds(window.clampedNanoseconds / Int64(Self.bucketCount)))
     }
 
     /// Answers with an error count too.
-    package mutating func countAnswered(_ count: Int = 1) { present.ended &+= count }
+    mutating func countAnswered(_ count: Int = 1) { present.ended &+= count }
 
-    package mutating func countFailed() {
+    mutating func countFailed() {
         present.ended &+= 1
         present.failed &+= 1
     }
 
-    package var isExceeded: Bool {
+    var isExceeded: Bool {
         let failed = sum.failed + present.failed
         // The usual case comes first, because this is evaluated in every turn.
         guard failed > 0 else { return false }
@@ -40,14 +40,14 @@ package struct ErrorRateWindow: Sendable {
         return ended >= minimumRequests && Double(failed) >= share * Double(ended)
     }
 
-    package var text: String {
+    var text: String {
         let (failed, ended) = (sum.failed + present.failed, sum.ended + present.ended)
         let window = Duration.nanoseconds(bucketLength.clampedNanoseconds * Int64(Self.bucketCount))
         return "\(failed) of \(ended) requests failed within \(window.text) (failover.errorRate allows a share of"
             + " \(share) of at least \(minimumRequests))"
     }
 
-    package mutating func roll(to now: Instant) {
+    mutating func roll(to now: Instant) {
         guard let end else { return self.end = now.advanced(by: bucketLength) }
         guard now >= end else { return }
         let late = now.since(end).clampedNanoseconds / bucketLength.clampedNanoseconds
@@ -60,7 +60,7 @@ package struct ErrorRateWindow: Sendable {
         self.end = end.advanced(by: .nanoseconds(bucketLength.clampedNanoseconds * (late + 1)))
     }
 
-    package mutating func reset() {
+    mutating func reset() {
         present = Counts()
         sum = Counts()
         for index in past.indices { past[index] = Counts() }

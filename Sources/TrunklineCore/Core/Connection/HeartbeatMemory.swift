@@ -1,35 +1,35 @@
 /// What a client has learned about heartbeats, by endpoint and path.
 package struct HeartbeatMemory: Sendable {
     package struct Key: Sendable, Hashable {
-        package let endpoint: Endpoint
-        package let path: NetworkPath
+        let endpoint: Endpoint
+        let path: NetworkPath
 
-        package init(_ endpoint: Endpoint, _ path: NetworkPath) { (self.endpoint, self.path) = (endpoint, path) }
+        init(_ endpoint: Endpoint, _ path: NetworkPath) { (self.endpoint, self.path) = (endpoint, path) }
     }
 
-    package static let maximumCount = 64
+    static let maximumCount = 64
 
     /// The least recently used first.
     private var entries: [(key: Key, rule: AdaptiveInterval)] = []
 
-    package init() {}
+    init() {}
 
-    package mutating func interval(for key: Key, within range: ClosedRange<Duration>) -> Duration {
+    mutating func interval(for key: Key, within range: ClosedRange<Duration>) -> Duration {
         var rule = take(key) ?? AdaptiveInterval(within: range)
         rule.limit(to: range)
         put(rule, key)
         return rule.interval
     }
 
-    package mutating func survived(_ key: Key, at now: Instant) -> LearnedInterval? {
+    mutating func survived(_ key: Key, at now: Instant) -> LearnedInterval? {
         change(key) { $0.survived(at: now) }
     }
 
-    package mutating func lost(_ key: Key, afterIdle idle: Duration, at now: Instant) -> LearnedInterval? {
+    mutating func lost(_ key: Key, afterIdle idle: Duration, at now: Instant) -> LearnedInterval? {
         change(key) { $0.lost(afterIdle: idle, at: now) }
     }
 
-    package var learned: [LearnedInterval] { entries.reversed().map { LearnedInterval($0.key, $0.rule) } }
+    var learned: [LearnedInterval] { entries.reversed().map { LearnedInterval($0.key, $0.rule) } }
 
     private mutating func change(_ key: Key, _ change: (inout AdaptiveInterval) -> Bool) -> LearnedInterval? {
         guard var rule = take(key) else { return nil }

@@ -1,6 +1,6 @@
 /// The policy for options without one.
-package struct NoRetries: ReconnectPolicy {
-    package init() {}
+struct NoRetries: ReconnectPolicy {
+    init() {}
 
     package func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision { .giveUp }
 }

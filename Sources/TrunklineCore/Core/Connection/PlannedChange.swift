@@ -8,9 +8,9 @@ package struct PlannedChange: Equatable, Sendable {
         /// The link is old, its certificates have changed, there is a better path, or the caller asked for it.
         case renewal
 
-        package var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
+        var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
 
-        package var departure: String? {
+        var departure: String? {
             switch self {
             case .goAway: nil
             case .choice: "switchEndpoint(to:) was called"
@@ -21,11 +21,11 @@ package struct PlannedChange: Equatable, Sendable {
         }
     }
 
-    package var reason: Reason
+    var reason: Reason
     /// `nil` for the endpoint whose turn it is.
     var target: Endpoint?
     /// `nil` while the change waits for its next attempt.
-    package var attempt: ReconnectMachine.Attempt?
+    var attempt: ReconnectMachine.Attempt?
     var until = Instant.distantPast
     var failures = 0
     /// Includes earlier waits that led to a link without work.
@@ -40,7 +40,7 @@ package struct PlannedChange: Equatable, Sendable {
 
 extension ReconnectMachine {
     /// A change to an endpoint that cannot be reached waits until the renewal is complete.
-    package mutating func renew(at now: Instant) -> Action {
+    mutating func renew(at now: Instant) -> Action {
         guard let link, link.change?.isRenewable ?? true else { return .none }
         postponed = link.change
         let target = ring.contains(link.endpoint) ? link.endpoint : nil
@@ -49,7 +49,7 @@ extension ReconnectMachine {
     }
 
     /// Like `renew`, but if a change prevents it, between two attempts of the change or when it is given up.
-    package mutating func oweRenewal(at now: Instant) -> Action {
+    mutating func oweRenewal(at now: Instant) -> Action {
         guard var link else { return .none }
         (link.owesRenewal, link.agedAt) = (true, now)
         self.link = link
@@ -124,7 +124,7 @@ extension ReconnectMachine {
         change?.attempt = nil
     }
 
-    package mutating func restartAttempt(at now: Instant) -> Action {
+    mutating func restartAttempt(at now: Instant) -> Action {
         guard let attempt else { return .none }
         _ = ring.select(attempt.endpoint)
         return change == nil ? connect(at: now) : goOnWithChange(at: now)
@@ -134,7 +134,7 @@ extension ReconnectMachine {
 
     mutating func keepReturn(of link: ReadyLink) { keptReturn = link.returnAt.map { (link.endpoint, $0) } }
 
-    package mutating func dropChange(at now: Instant) -> Action {
+    mutating func dropChange(at now: Instant) -> Action {
         guard let dropped = change else { return .none }
         change = postponed.take()
         if dropped.reason == .preference { planReturn(at: now, after: .seconds(1)) }

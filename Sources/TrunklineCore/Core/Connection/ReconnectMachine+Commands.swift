@@ -1,7 +1,7 @@
 /// Commands of the caller and of the server.
 extension ReconnectMachine {
     /// Ignores the waits that servers have asked for. The length of later waits does not change.
-    package mutating func reconnectNow(at now: Instant) -> Action {
+    mutating func reconnectNow(at now: Instant) -> Action {
         switch phase {
         case .idle where ring.isEmpty: .giveUp
         case .idle, .waiting, .noNetwork: connect(at: now)
@@ -10,7 +10,7 @@ extension ReconnectMachine {
         }
     }
 
-    package mutating func suspend(at now: Instant) -> Action {
+    mutating func suspend(at now: Instant) -> Action {
         switch phase {
         case .suspended, .closed: return .none
         case .idle(let restUntil):
@@ -29,7 +29,7 @@ extension ReconnectMachine {
     }
 
     /// Connects at once if there was demand, unless every server has asked for a delay.
-    package mutating func resume(at now: Instant) -> Action {
+    mutating func resume(at now: Instant) -> Action {
         guard case .suspended(let isWanted, let restUntil) = phase else { return .none }
         phase = .idle(restUntil: restUntil)
         ring.beginRound()
@@ -37,7 +37,7 @@ extension ReconnectMachine {
     }
 
     /// Returns `nil` if the endpoint is not in the list.
-    package mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
+    mutating func switchEndpoint(to endpoint: Endpoint, at now: Instant) -> Action? {
         guard ring.contains(endpoint) else { return nil }
         switch phase {
         case .closed: return Action.none
@@ -72,7 +72,7 @@ extension ReconnectMachine {
     /// - `silence`: The endpoint has failed.
     ///
     /// In all other cases, the link drains at once.
-    package mutating func leave(
+    mutating func leave(
         _ session: SessionID,
         because departure: Departure,
         demand: Demand = .request,
@@ -132,7 +132,7 @@ extension ReconnectMachine {
     }
 
     /// The wait of the policy continues, because many clients may receive a new list at the same time.
-    package mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
+    mutating func replaceEndpoints(_ endpoints: [Endpoint], at now: Instant) -> Action {
         if case .closed = phase { return .none }
         ring.replace(with: endpoints)
         switch phase {
@@ -174,9 +174,9 @@ extension ReconnectMachine {
     }
 
     /// Keeps a link or an attempt even if its endpoint is not in the list.
-    package mutating func extendEndpoints(_ endpoints: [Endpoint]) { ring.replace(with: endpoints) }
+    mutating func extendEndpoints(_ endpoints: [Endpoint]) { ring.replace(with: endpoints) }
 
-    package mutating func close() {
+    mutating func close() {
         phase = .closed
         postponed = nil
     }

@@ -1,6 +1,6 @@
 /// The outcomes of attempts and links, and the rules for the next attempt.
 extension ReconnectMachine {
-    package mutating func linkNeeded(at now: Instant) -> Action {
+    mutating func linkNeeded(at now: Instant) -> Action {
         switch phase {
         case .idle(let restUntil): return start(notBefore: restUntil, at: now)
         case .waiting(let wait): return connectPromptly(before: wait, at: now)
@@ -12,7 +12,7 @@ extension ReconnectMachine {
     }
 
     /// Returns `nil` for the link of an old attempt, which must be closed.
-    package mutating func linkReady(_ id: SessionID, afterHandshake: Bool = false, at now: Instant) -> Action? {
+    mutating func linkReady(_ id: SessionID, afterHandshake: Bool = false, at now: Instant) -> Action? {
         guard let attempt, attempt.id == id else { return nil }
         if let link { keepReturn(of: link) }
         let kept = keptReturn
@@ -31,7 +31,7 @@ extension ReconnectMachine {
     ///   - hasRoute: Whether a route leads to any endpoint. Without one, this is not a failure of the endpoint.
     ///   - isOfThisHost: Whether the cause lies in this host. Without a route, attempts then pause until one appears.
     ///   - looksAgain: Whether such a pause ends after `longestPause` even without a route.
-    package mutating func attemptFailed(
+    mutating func attemptFailed(
         _ id: SessionID,
         _ cause: DisconnectCause,
         isPermanent: Bool = false,
@@ -67,7 +67,7 @@ extension ReconnectMachine {
 
     /// Handles the loss of a link that the client did not cause. If it `countsAgainstEndpoint`, the endpoint has
     /// failed, however long the link was ready. If `isOurNetwork`, it has not, and the next attempt begins at once.
-    package mutating func linkLost(
+    mutating func linkLost(
         _ session: SessionID,
         _ cause: DisconnectCause,
         isOrderly: Bool = false,
@@ -106,7 +106,7 @@ extension ReconnectMachine {
         return askPolicy(for: demand, at: now)
     }
 
-    package mutating func timerFired(at now: Instant) -> Action {
+    mutating func timerFired(at now: Instant) -> Action {
         switch phase {
         case .waiting(let wait): return wait.until <= now ? connect(at: now) : .wait(until: wait.until)
         case .noNetwork(_, let until): return until.map { $0 <= now ? connect(at: now) : .wait(until: $0) } ?? .none

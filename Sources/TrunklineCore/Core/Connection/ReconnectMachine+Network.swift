@@ -9,7 +9,7 @@ extension ReconnectMachine {
     }
 
     /// `isAttemptConcerned`: the attempt in progress began on a path that no longer exists.
-    package mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
+    mutating func networkChanged(isAttemptConcerned: Bool = true, at now: Instant) -> Action {
         switch phase {
         case .closed, .suspended: return .none
         case .idle:
@@ -46,7 +46,7 @@ extension ReconnectMachine {
     }
 
     /// No route seems to lead to any endpoint. An attempt verifies that: it fails at once if there is none.
-    package mutating func networkLost(at now: Instant) -> Action {
+    mutating func networkLost(at now: Instant) -> Action {
         guard now.since(lastPrompt) >= Self.networkPace else { return .none }
         switch phase {
         case .waiting where ring.earliestStart(at: now) <= now:
@@ -59,7 +59,7 @@ extension ReconnectMachine {
         }
     }
 
-    package mutating func takeBetterPath(at now: Instant) -> Action {
+    mutating func takeBetterPath(at now: Instant) -> Action {
         let earliest = lastPrompt.advanced(by: Self.networkPace)
         guard earliest > now else {
             lastPrompt = now

@@ -38,10 +38,10 @@ package struct ReconnectMachine: Sendable {
 
     package struct Attempt: Equatable, Sendable {
         /// Also the session number of the attempt's link.
-        package var id: SessionID
+        var id: SessionID
         /// One more than the number of attempts in a row that failed or led to a link that did no work.
-        package var number: Int
-        package var endpoint: Endpoint
+        var number: Int
+        var endpoint: Endpoint
     }
 
     package indirect enum Action: Equatable, Sendable {
@@ -60,7 +60,7 @@ package struct ReconnectMachine: Sendable {
     }
 
     /// Why the client leaves an endpoint that works.
-    package enum Departure: Sendable, CaseIterable {
+    enum Departure: Sendable, CaseIterable {
         case goAway
         case errorRate
         /// The server may limit the requests per link. This does not count against the next link.
@@ -81,7 +81,7 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    package enum Demand: Comparable, Sendable {
+    enum Demand: Comparable, Sendable {
         case none
         /// There is a subscription or a stream of pushes, but no request waits for a link.
         case pushes
@@ -90,22 +90,22 @@ package struct ReconnectMachine: Sendable {
 
     /// See `ClientOptions.Reconnecting` and `ClientOptions.Failover`.
     package struct Policy: Sendable {
-        package var reconnect: any ReconnectPolicy = Backoff()
-        package var maximumAttempts: Int?
-        package var stableAfter: Duration = .seconds(10)
-        package var keepsLinkWarm = false
-        package var retriesPermanentCauses = false
-        package var refusalPause: Duration = .seconds(30)
+        var reconnect: any ReconnectPolicy = Backoff()
+        var maximumAttempts: Int?
+        var stableAfter: Duration = .seconds(10)
+        var keepsLinkWarm = false
+        var retriesPermanentCauses = false
+        var refusalPause: Duration = .seconds(30)
         /// If no other endpoint can be used. Otherwise `longestHint`.
-        package var maximumRetryAfter: Duration = .seconds(60)
-        package var order = EndpointOrder.ordered
-        package var halfLife: Duration = .seconds(30)
-        package var returnsToPreferredAfter: Duration?
-        package var maximumLinkAge: Duration?
-        package var overlapsLinks = true
-        package var sendsAfterGoAway = true
+        var maximumRetryAfter: Duration = .seconds(60)
+        var order = EndpointOrder.ordered
+        var halfLife: Duration = .seconds(30)
+        var returnsToPreferredAfter: Duration?
+        var maximumLinkAge: Duration?
+        var overlapsLinks = true
+        var sendsAfterGoAway = true
 
-        package init() {}
+        init() {}
     }
 
     /// After an orderly end: if a server with many clients closes all links at once, the clients come back spread out.
@@ -129,8 +129,8 @@ package struct ReconnectMachine: Sendable {
     static let owedRenewalDelay = Duration.seconds(60)
 
     var phase = Phase.idle(restUntil: .distantPast)
-    package let policy: Policy
-    package internal(set) var ring: EndpointRing
+    let policy: Policy
+    var ring: EndpointRing
     var generator: SeededGenerator
     let client: UInt64
     var attemptCount: UInt64 = 0
@@ -139,11 +139,11 @@ package struct ReconnectMachine: Sendable {
     /// Waits since a link proved itself. Giving up adds one. So does a lost link that had not proved itself: otherwise
     /// a server that accepts and closes at once would receive attempts without growing waits.
     var round = 0
-    package internal(set) var lastCause = DisconnectCause.closedLocally
+    var lastCause = DisconnectCause.closedLocally
     /// `nil` if the client left the latest link for another reason than a planned change.
-    package internal(set) var lastReplacement: PlannedChange.Reason?
+    var lastReplacement: PlannedChange.Reason?
     /// When a request may connect after an orderly end; `nil` once an attempt fails or a link is ready.
-    package internal(set) var promptFrom: Instant?
+    var promptFrom: Instant?
     /// When to return from `endpoint`, if the next link leads there too: links may be too short for it.
     var keptReturn: (endpoint: Endpoint, at: Instant)?
     /// Waits until another change is complete. Leads to the chosen or the preferred endpoint.
@@ -196,16 +196,16 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    package init(endpoints: [Endpoint], policy: Policy, seed: UInt64, client: UInt64 = 0) {
+    init(endpoints: [Endpoint], policy: Policy, seed: UInt64, client: UInt64 = 0) {
         self.policy = policy
         self.client = client
         generator = SeededGenerator(seed: seed)
         ring = EndpointRing(endpoints, order: policy.order, halfLife: policy.halfLife, seed: generator.next())
     }
 
-    package var endpoints: [Endpoint] { ring.endpoints }
+    var endpoints: [Endpoint] { ring.endpoints }
 
-    package var state: State {
+    var state: State {
         switch phase {
         case .idle: .idle
         case .connecting(let attempt): .connecting(attempt)
@@ -223,12 +223,12 @@ package struct ReconnectMachine: Sendable {
         set { if case .ready = phase, let newValue { phase = .ready(newValue) } }
     }
 
-    package internal(set) var change: PlannedChange? {
+    var change: PlannedChange? {
         get { link?.change }
         set { link?.change = newValue }
     }
 
-    package var heedsDemand: Bool {
+    var heedsDemand: Bool {
         switch phase {
         case .idle, .suspended: true
         case .waiting: promptFrom != nil
@@ -236,17 +236,17 @@ package struct ReconnectMachine: Sendable {
         }
     }
 
-    package mutating func linkAnswered() { link?.hasAnswered = true }
+    mutating func linkAnswered() { link?.hasAnswered = true }
 
-    package mutating func linkDelivered() { link?.hasDelivered = true }
+    mutating func linkDelivered() { link?.hasDelivered = true }
 
     /// Includes that of a planned change.
-    package var attempt: Attempt? {
+    var attempt: Attempt? {
         if case .connecting(let attempt) = phase { attempt } else { change?.attempt }
     }
 
     /// When to call `timerFired`; `nil` for never.
-    package var deadline: Instant? {
+    var deadline: Instant? {
         switch phase {
         case .waiting(let wait): wait.until
         case .ready(let link): link.deadline
@@ -257,7 +257,7 @@ package struct ReconnectMachine: Sendable {
 }
 
 extension ReconnectMachine.State {
-    package var isWithoutNetwork: Bool {
+    var isWithoutNetwork: Bool {
         if case .noNetwork = self { true } else { false }
     }
 }

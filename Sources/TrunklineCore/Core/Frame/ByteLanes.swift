@@ -4,7 +4,7 @@ package struct ByteLanes {
     @usableFromInline let word: UInt64
 
     @inlinable
-    package init(_ bytes: Span<UInt8>, at offset: Int) {
+    init(_ bytes: Span<UInt8>, at offset: Int) {
         // Safe: the bounds are checked, and any eight bytes are an integer.
         word = unsafe UInt64(littleEndian: bytes.bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self))
     }
@@ -17,7 +17,7 @@ package struct ByteLanes {
 
     /// No carry leaves a byte, so the result is right for all bytes.
     @inlinable
-    package static func zeros(of word: UInt64) -> UInt64 {
+    static func zeros(of word: UInt64) -> UInt64 {
         let low: UInt64 = 0x7f7f_7f7f_7f7f_7f7f
         return ~(((word & low) &+ low) | word | low)
     }
@@ -45,7 +45,7 @@ extension Span<UInt8> {
     /// The next byte ends a JSON string, begins an escape, or may not be in a string.
     @inlinable
     @inline(__always)
-    package func endOfPlainText(from start: Int) -> Int {
+    func endOfPlainText(from start: Int) -> Int {
         firstOffset(
             from: start,
             amongEight: { $0.controls | $0.equal(to: UInt8(ascii: "\"")) | $0.equal(to: UInt8(ascii: "\\")) },

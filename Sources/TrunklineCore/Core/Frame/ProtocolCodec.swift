@@ -7,7 +7,7 @@ package final class ProtocolCodec: Sendable {
     package let checksResponses: Bool
     package let pongsLookLikePings: Bool
     package let namesEachRequest: Bool
-    package let numbering: SerialNumbering
+    let numbering: SerialNumbering
     private let posting: any PostingCodec
     private let windowed: any WindowedCodec
 
@@ -23,7 +23,7 @@ package final class ProtocolCodec: Sendable {
 
     package var matching: ResponseMatching { base.matching }
 
-    package func mayPost(_ message: Frame) -> Bool { posting.mayPost(message) }
+    func mayPost(_ message: Frame) -> Bool { posting.mayPost(message) }
 
     package func isWindowUpdate(_ frame: Frame) -> Bool { windowed.isWindowUpdate(frame) }
 
@@ -38,21 +38,21 @@ package final class ProtocolCodec: Sendable {
     /// Whether a name that may come from anywhere is short enough for one of `name(of:)`.
     package static func mayName(_ name: String) -> Bool { name.unicodeScalars.count <= maximumName + 2 }
 
-    package var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
+    var maximumInFlightPerChannel: Int { (base as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
 
     /// Read once for a batch of pushes.
-    package var pushKeys: (any PushKeyCodec)? { base as? any PushKeyCodec }
+    var pushKeys: (any PushKeyCodec)? { base as? any PushKeyCodec }
 
     package func mayCache(_ response: Frame) -> Bool { (base as? any CachingCodec)?.mayCache(response) ?? true }
 
-    package var hasPing: Bool { (base as? any HeartbeatCodec)?.ping(number: 0) != nil }
+    var hasPing: Bool { (base as? any HeartbeatCodec)?.ping(number: 0) != nil }
 
     package func cancels(_ type: UInt32) -> Bool {
         (base as? any CancellingCodec)?.cancelFrame(for: 0, type: type) != nil
     }
 
     /// In order, the next request would be read as the rest of the abandoned one, unless the codec has another way.
-    package var abandoningEndsLink: Bool {
+    var abandoningEndsLink: Bool {
         (base as? any UploadCodec)?.abandoningEndsLink ?? (matching == .inOrder)
     }
 

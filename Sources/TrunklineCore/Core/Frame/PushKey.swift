@@ -11,7 +11,7 @@ public enum PushKey: Sendable, Hashable {
     /// A name. Two names are equal if their bytes are equal.
     case name(Bytes)
 
-    package init(_ text: String) { self = .name(Bytes(text)) }
+    init(_ text: String) { self = .name(Bytes(text)) }
 }
 
 extension PushKey: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {

@@ -25,7 +25,7 @@ public struct SendBuffer: Sendable {
     package var count: Int { appendedCount - written }
 
     /// Since the buffer was last empty.
-    package var appendedCount: Int { gathered.count + sharedCount }
+    var appendedCount: Int { gathered.count + sharedCount }
 
     package var isEmpty: Bool { count == 0 }
 
@@ -111,7 +111,7 @@ public struct SendBuffer: Sendable {
     }
 
     /// `length` is counted from when the buffer was last empty.
-    package mutating func truncate(to length: Int) {
+    mutating func truncate(to length: Int) {
         var kept = Mark(gathered: 0, shared: 0, sharedCount: 0)
         while kept.shared < shared.count, shared[kept.shared].offset + kept.sharedCount < length {
             kept.sharedCount += shared[kept.shared].bytes.count

@@ -16,11 +16,11 @@ public struct SessionID: Sendable, Hashable {
     @inlinable
     public init(_ number: UInt64) { bits = number & (1 << 63 - 1) }
 
-    package init(_ number: UInt64, ofClient client: UInt64) {
+    init(_ number: UInt64, ofClient client: UInt64) {
         bits = client == 0 ? number : number & 0xFF_FFFF_FFFF | (client & 0x7F_FFFF) << 40 | 1 << 63
     }
 
-    package init(bits: UInt64) { self.bits = bits }
+    init(bits: UInt64) { self.bits = bits }
 }
 
 extension SessionID: Comparable, CustomStringConvertible, ExpressibleByIntegerLiteral {

@@ -11,28 +11,28 @@ extension InFlightTable {
 
     package struct AnsweredRequests: Sendable, Equatable {
         package struct Request: Sendable, Equatable {
-            package let id: RequestID
-            package let position: OutboundPosition
+            let id: RequestID
+            let position: OutboundPosition
             /// 0 if matched in order.
-            package let serial: SerialNumber
+            let serial: SerialNumber
         }
 
-        package struct Late: Sendable, Equatable {
-            package let id: RequestID
-            package let type: UInt32
+        struct Late: Sendable, Equatable {
+            let id: RequestID
+            let type: UInt32
         }
 
-        package var requests: [Request] = []
-        package var late: [Late] = []
+        var requests: [Request] = []
+        var late: [Late] = []
 
-        package var hasCancelFrame = false
+        var hasCancelFrame = false
 
-        package var isEmpty: Bool { requests.isEmpty && late.isEmpty && !hasCancelFrame }
+        var isEmpty: Bool { requests.isEmpty && late.isEmpty && !hasCancelFrame }
     }
 
     /// `serial` is that of the response or, matched in order by channel, its channel. `types`: `nil` for all. No frame
     /// from `unstarted` on has been written, so the response cannot belong to one of those.
-    package mutating func takeAnswered(
+    mutating func takeAnswered(
         _ answers: Frame.Answers,
         _ serial: SerialNumber,
         types: Set<UInt32>?,
@@ -192,21 +192,21 @@ extension InFlightTable {
 extension InFlightTable {
     package struct NamedRequests: Sendable {
         package struct Request: Sendable {
-            package let entry: Entry
-            package let number: SerialNumber
+            let entry: Entry
+            let number: SerialNumber
         }
 
-        package var requests: [Request] = []
-        package var hasLate = false
+        var requests: [Request] = []
+        var hasLate = false
         /// The steps that each such part takes.
-        package var visitedCount = 0
+        var visitedCount = 0
 
-        package var isEmpty: Bool { requests.isEmpty && !hasLate }
+        var isEmpty: Bool { requests.isEmpty && !hasLate }
     }
 
     /// If the part names one abandoned request alone, its number is held until `instant` at least, because the server
     /// still works on it. A part for all requests, or a range, says nothing about each.
-    package mutating func matchAll(
+    mutating func matchAll(
         _ answers: Frame.Answers,
         _ serial: SerialNumber,
         types: Set<UInt32>?,

@@ -38,7 +38,7 @@ extension InFlightTable {
         let flushes: SerialNumber?
     }
 
-    package enum CancelSerial: Sendable, Equatable {
+    enum CancelSerial: Sendable, Equatable {
         /// That of the request, or whatever the codec has set.
         case ofRequest
         case own(SerialNumber)
@@ -46,7 +46,7 @@ extension InFlightTable {
         case none
     }
 
-    package mutating func noteCancelFrame(
+    mutating func noteCancelFrame(
         for number: SerialNumber,
         _ kind: CancelKind,
         at position: OutboundPosition,
@@ -129,14 +129,14 @@ extension InFlightTable {
     // MARK: Requests that were sent more than once
 
     /// How long after an answer to one copy of a request an answer to another may come.
-    package static let longestEcho = Duration.seconds(10)
+    static let longestEcho = Duration.seconds(10)
 
-    package mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame) {
+    mutating func noteRepeated(_ number: SerialNumber, _ frame: Frame) {
         keep(frame, for: number)
         cancellations.repeated.insert(number)
     }
 
-    package func isRepeated(_ number: SerialNumber) -> Bool {
+    func isRepeated(_ number: SerialNumber) -> Bool {
         !areCancellationsOrdinary && cancellations.repeated.contains(number)
     }
 

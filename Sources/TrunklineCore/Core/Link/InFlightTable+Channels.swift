@@ -26,7 +26,7 @@ extension InFlightTable {
 
     // MARK: Requests
 
-    package mutating func note(_ number: SerialNumber, onChannel channel: UInt64, holdsOthers: Bool) {
+    mutating func note(_ number: SerialNumber, onChannel channel: UInt64, holdsOthers: Bool) {
         channels.byNumber[number] = channel
         channels.lines[channel, default: Line()].numbers.append(number)
         channels.lines[channel]?.count += 1
@@ -51,7 +51,7 @@ extension InFlightTable {
         }
     }
 
-    package mutating func noteAbandoned(_ number: SerialNumber, isTimeout: Bool, holdingUntil instant: Instant) {
+    mutating func noteAbandoned(_ number: SerialNumber, isTimeout: Bool, holdingUntil instant: Instant) {
         guard let channel = channels.byNumber[number] else { return }
         channels.lines[channel]?.abandonedCount += 1
         if isTimeout { channels.timedOut.insert(channel) }
@@ -71,27 +71,27 @@ extension InFlightTable {
 
     // MARK: Room
 
-    package func takesMore(onChannel channel: UInt64, expectsResponse: Bool) -> Bool {
+    func takesMore(onChannel channel: UInt64, expectsResponse: Bool) -> Bool {
         guard let line = channels.lines[channel] else { return true }
         return line.holder == nil && (!expectsResponse || line.count < channels.limit)
     }
 
-    package mutating func noteAwaited(_ channel: UInt64) { channels.awaited.insert(channel) }
+    mutating func noteAwaited(_ channel: UInt64) { channels.awaited.insert(channel) }
 
-    package mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) {
+    mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) {
         guard !channels.awaited.isEmpty else { return }
         let awaited = channels.awaited.filter(isAwaited)
         channels.awaited = awaited
     }
 
     /// The channel that may take more than before for the longest time, until `dropFreed`.
-    package var freedChannel: UInt64? { channels.freed.first }
+    var freedChannel: UInt64? { channels.freed.first }
 
-    package mutating func dropFreed() {
+    mutating func dropFreed() {
         if let channel = channels.freed.popFirst() { channels.isFreed.remove(channel) }
     }
 
-    package mutating func awaitedChannelsUntil() -> Instant? {
+    mutating func awaitedChannelsUntil() -> Instant? {
         guard abandonedCount > 0 else { return nil }
         let awaited = channels.awaited
         var earliest: Instant?
@@ -111,7 +111,7 @@ extension InFlightTable {
     // MARK: Judging
 
     /// If every request that was sent before is answered, no response is missing.
-    package mutating func noteAnswered(onChannel channel: UInt64, before unstarted: OutboundPosition) {
+    mutating func noteAnswered(onChannel channel: UInt64, before unstarted: OutboundPosition) {
         guard let line = channels.lines[channel], line.stalls > 0 else { return }
         if let first = first(onChannel: channel), let position = self[first]?.position, position >= unstarted {
             channels.lines[channel]?.stalls = 0
@@ -119,7 +119,7 @@ extension InFlightTable {
     }
 
     /// Returns the number of stalls in a row of a channel that has had `maximumStalls`.
-    package mutating func judgeChannels(counts: Bool, maximumStalls: Int?) -> Int? {
+    mutating func judgeChannels(counts: Bool, maximumStalls: Int?) -> Int? {
         let timedOut = channels.timedOut
         guard !timedOut.isEmpty else { return nil }
         channels.timedOut = []

@@ -10,9 +10,9 @@
 /// removed exactly once. So its ID is returned once, and a late or repeated response is an ordinary case.
 package struct InFlightTable: Sendable {
     package struct Entry: Sendable {
-        package let id: RequestID
-        package let type: UInt32
-        package let position: OutboundPosition
+        let id: RequestID
+        let type: UInt32
+        let position: OutboundPosition
     }
 
     enum Slot: Sendable {
@@ -50,8 +50,8 @@ package struct InFlightTable: Sendable {
     private var oldestAwaited: SerialNumber = 1
     /// Matched in order: where the next search for an unsent request begins, and the position of the last one.
     private var unsentSearch = (number: SerialNumber(1), position: OutboundPosition.first)
-    package internal(set) var visitedCount = 0
-    package internal(set) var abandonedCount = 0
+    var visitedCount = 0
+    var abandonedCount = 0
     /// Matched by serial: abandoned requests and cancel frames, by the end of their quarantine. Some may have left.
     var quarantine = Deque<(serial: SerialNumber, until: Instant)>()
     var acknowledged = Acknowledged()
@@ -65,7 +65,7 @@ package struct InFlightTable: Sendable {
         _modify { yield &extras.value.lookups }
     }
     private var extras = Rare<Extras>()
-    package let hasChannels: Bool
+    let hasChannels: Bool
     var channels: Channels {
         get { rareChannels.value }
         _modify { yield &rareChannels.value }
@@ -79,7 +79,7 @@ package struct InFlightTable: Sendable {
         var lookups = Lookups()
     }
 
-    package init(
+    init(
         matching: ResponseMatching,
         firstSerial: SerialNumber? = nil,
         maximumInFlightPerChannel: Int = .max,
@@ -98,21 +98,21 @@ package struct InFlightTable: Sendable {
         if hasChannels { channels.limit = max(1, maximumInFlightPerChannel) }
     }
 
-    package var count: Int {
+    var count: Int {
         let count = slots.count - abandonedCount
         return rareCancellations.isInitial ? count : count - cancellations.count
     }
 
-    package var heldCount: Int {
+    var heldCount: Int {
         rareCancellations.isInitial ? slots.count : slots.count - cancellations.released.count
     }
 
-    package var cancelFrameCount: Int { rareCancellations.isInitial ? 0 : cancellations.frames.count }
+    var cancelFrameCount: Int { rareCancellations.isInitial ? 0 : cancellations.frames.count }
 
     /// Whether no cancel frame has ever changed the time for which a number is held.
     var areCancellationsOrdinary: Bool { rareCancellations.isInitial }
 
-    package var capacity: Int { slots.capacity }
+    var capacity: Int { slots.capacity }
 
     // MARK: Inserting
 
@@ -121,9 +121,9 @@ package struct InFlightTable: Sendable {
         return isAll ? .max : span
     }
 
-    package var isExhausted: Bool { slots.count >= span && heldCount >= span }
+    var isExhausted: Bool { slots.count >= span && heldCount >= span }
 
-    package mutating func insert(
+    mutating func insert(
         _ id: RequestID,
         type: UInt32,
         at position: OutboundPosition
@@ -143,9 +143,9 @@ package struct InFlightTable: Sendable {
         return number
     }
 
-    package mutating func keep(_ frame: Frame, for number: SerialNumber) { kept[number] = frame }
+    mutating func keep(_ frame: Frame, for number: SerialNumber) { kept[number] = frame }
 
-    package func kept(_ number: SerialNumber) -> Frame? { kept[number] }
+    func kept(_ number: SerialNumber) -> Frame? { kept[number] }
 
     @inline(__always)
     private mutating func dropKept(_ number: SerialNumber) { if !kept.isEmpty { kept[number] = nil } }
@@ -255,7 +255,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// Matched by serial: the next request gets the lowest number that is free.
-    package mutating func startOver() {
+    mutating func startOver() {
         guard !isInOrder else { return }
         next = range.lowerBound
         forgetFree()
@@ -270,20 +270,20 @@ package struct InFlightTable: Sendable {
     }
 
     /// Those that are held now are not reported.
-    package mutating func reportEnds() {
+    mutating func reportEnds() {
         guard !isInOrder else { return }
         (reportsEnds, isFreeWatched) = (true, true)
         extras.value.ends = Ends()
         extras.value.ends.unreported = Set(slots.sorted.map(\.key))
     }
 
-    package mutating func takeEnded() -> [SerialNumber] {
+    mutating func takeEnded() -> [SerialNumber] {
         extras.isInitial || extras.value.ends.numbers.isEmpty ? [] : exchange(&extras.value.ends.numbers, with: [])
     }
 
     // MARK: Responses
 
-    package enum Match: Sendable {
+    enum Match: Sendable {
         case request(Entry, SerialNumber)
         /// The request is abandoned. The response must be discarded.
         case late(RequestID)
@@ -291,7 +291,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// The request to which a complete response belongs, and which usually has left the table.
-    package enum Answered: Sendable, Equatable {
+    enum Answered: Sendable, Equatable {
         case request(RequestID, OutboundPosition)
         case late(RequestID, type: UInt32)
         case cancelFrame
@@ -301,7 +301,7 @@ package struct InFlightTable: Sendable {
 
     /// `serial` is the channel if matched in order by channel, here and below. No frame from `unstarted` on has been
     /// written, so a response cannot belong to one of those.
-    package mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
+    mutating func takeAnswered(_ serial: SerialNumber, before unstarted: OutboundPosition) -> Answered {
         guard let number = number(of: serial) else { return .unknown }
         guard let slot = slots.remove(number) else { return .unknown }
         guard case .inFlight(let entry) = slot else { return takeAbandoned(slot, number, before: unstarted) }
@@ -348,7 +348,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// The number of an abandoned request is held until `instant` at least, because the server still works on it.
-    package mutating func match(
+    mutating func match(
         _ serial: SerialNumber,
         before unstarted: OutboundPosition,
         prolongingTo instant: Instant
@@ -381,19 +381,19 @@ package struct InFlightTable: Sendable {
 
     // MARK: One request
 
-    package func holds(_ number: SerialNumber) -> Bool {
+    func holds(_ number: SerialNumber) -> Bool {
         switch slots[number] {
         case .inFlight?, .abandoned?: true
         case .cancelFrame?, .released?, .echo?, nil: false
         }
     }
 
-    package subscript(_ number: SerialNumber) -> Entry? {
+    subscript(_ number: SerialNumber) -> Entry? {
         if case .inFlight(let entry)? = slots[number] { entry } else { nil }
     }
 
     /// `wasSent`: the request was answered.
-    package mutating func remove(_ number: SerialNumber, wasSent: Bool = false) -> Entry? {
+    mutating func remove(_ number: SerialNumber, wasSent: Bool = false) -> Entry? {
         guard let entry = self[number] else { return nil }
         if !kept.isEmpty, leaveKept(number, entry) { return entry }
         slots.remove(number)
@@ -409,7 +409,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// Usually requests are removed in the order of their positions. So all searches together pass each once.
-    package mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
+    mutating func removeInOrder(at position: OutboundPosition) -> Entry? {
         if hasChannels { _ = firstInOrder() }
         let begin = position < unsentSearch.position ? oldest : max(oldest, unsentSearch.number)
         unsentSearch = (begin, position)
@@ -424,7 +424,7 @@ package struct InFlightTable: Sendable {
     }
 
     /// At least one byte was written. The number is held until the answer or, if matched by serial, until `instant`.
-    package mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
+    mutating func abandon(_ number: SerialNumber, until instant: Instant) -> Entry? {
         guard let entry = self[number] else { return nil }
         abandonedCount += 1
         dropKept(number)
@@ -460,7 +460,7 @@ package struct InFlightTable: Sendable {
 
     /// Returns the positions of cancel frames that must not be sent, because their numbers are free.
     @discardableResult
-    package mutating func endQuarantine(
+    mutating func endQuarantine(
         at now: Instant,
         before unstarted: OutboundPosition? = nil
     ) -> [OutboundPosition] {
@@ -488,7 +488,7 @@ package struct InFlightTable: Sendable {
         return unsent
     }
 
-    package var nextQuarantineEnd: Instant? {
+    var nextQuarantineEnd: Instant? {
         @inline(__always) get {
             let end = quarantine.first?.until
             return rareCancellations.isInitial ? end : rareCancellations.value.nextEnd(before: end)
@@ -497,7 +497,7 @@ package struct InFlightTable: Sendable {
 
     // MARK: All requests
 
-    package mutating func removeAll(from position: OutboundPosition) -> [Entry] {
+    mutating func removeAll(from position: OutboundPosition) -> [Entry] {
         var removed: [Entry] = []
         for (number, slot) in slots.sorted {
             guard case .inFlight(let entry) = slot, entry.position >= position else { continue }
@@ -509,40 +509,40 @@ package struct InFlightTable: Sendable {
         return removed.sorted { $0.position < $1.position }
     }
 
-    package var all: [Entry] {
+    var all: [Entry] {
         slots.sorted.compactMap { if case .inFlight(let entry) = $0.value { entry } else { nil } }
     }
 
-    package var positions: [OutboundPosition] {
+    var positions: [OutboundPosition] {
         slots.compactMap { if case .inFlight(let entry) = $0 { entry.position } else { nil } }
     }
 
-    package func hasRequest(at positions: Range<OutboundPosition>) -> Bool {
+    func hasRequest(at positions: Range<OutboundPosition>) -> Bool {
         slots.hasValue { if case .inFlight(let entry) = $0 { positions.contains(entry.position) } else { false } }
     }
 
     // MARK: Matched in order
 
     /// This and the following do not apply to protocols with channels.
-    package mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
+    mutating func nextAnswered() -> RequestID? { firstInOrder().flatMap { self[$0]?.id } }
 
-    package mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
+    mutating func isFirstAwaited(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, !hasChannels, let entry = firstInOrder().flatMap({ self[$0] }) else { return false }
         return entry.position < unstarted
     }
 
-    package var abandonedUntil: Instant? {
+    var abandonedUntil: Instant? {
         guard isInOrder, abandonedCount > 0 else { return nil }
         return slots.compactMap { if case .abandoned(_, _, let until) = $0 { until } else { nil } }.min()
     }
 
     /// Whether every request before `unstarted` was answered, so that no response is missing.
-    package mutating func isLevel(before unstarted: OutboundPosition) -> Bool {
+    mutating func isLevel(before unstarted: OutboundPosition) -> Bool {
         guard let first = firstInOrder() else { return true }
         return self[first].map { $0.position >= unstarted } ?? false
     }
 
-    package mutating func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
+    mutating func awaitsOnlyAbandoned(before unstarted: OutboundPosition) -> Bool {
         guard isInOrder, abandonedCount > 0 else { return false }
         oldestAwaited = max(oldestAwaited, oldest)
         while oldestAwaited < next {
@@ -553,7 +553,7 @@ package struct InFlightTable: Sendable {
         return true
     }
 
-    package mutating func oldestAbandonedUntil() -> Instant? {
+    mutating func oldestAbandonedUntil() -> Instant? {
         guard isInOrder, !hasChannels, abandonedCount > 0, let first = firstInOrder(),
             case .abandoned(_, _, let until)? = slots[first]
         else { return nil }

@@ -5,8 +5,8 @@
 package struct LinkCodec: Sendable {
     private var codec: any FrameCodec
     private let notesSent: Bool
-    package let notesEnded: Bool
-    package let isPipelining: Bool
+    let notesEnded: Bool
+    let isPipelining: Bool
     private var pipelining: (any PipeliningCodec)?
     private var checking: (any ResponseCheckingCodec)?
     private var channels: ChannelCopy?
@@ -54,19 +54,19 @@ package struct LinkCodec: Sendable {
         codec = sent
     }
 
-    package mutating func noteSent(from queue: OutboundQueue, within length: Int) {
+    mutating func noteSent(from queue: OutboundQueue, within length: Int) {
         guard notesSent, var sent = take(as: (any SentFrameCodec).self) else { return }
         queue.forEachStarting(within: length) { sent.noteSent($0) }
         codec = sent
     }
 
-    package mutating func noteEnded(_ serials: [SerialNumber]) {
+    mutating func noteEnded(_ serials: [SerialNumber]) {
         guard !serials.isEmpty, var ended = take(as: (any EndedRequestCodec).self) else { return }
         for serial in serials { ended.noteEnded(serial) }
         codec = ended
     }
 
-    package mutating func mayPipeline(behind request: Frame) -> Bool {
+    mutating func mayPipeline(behind request: Frame) -> Bool {
         guard isPipelining else { return true }
         if !hasPipelining { (pipelining, hasPipelining) = (codec as? any PipeliningCodec, true) }
         return pipelining?.mayPipeline(behind: request) ?? true
@@ -100,17 +100,17 @@ package struct LinkCodec: Sendable {
         (codec as? any CancellingCodec)?.cancelKind(ofType: type) ?? .answered
     }
 
-    package func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
+    func refusal(of request: Frame, because reason: ServingRefusal) -> Frame? {
         (codec as? any ServingCodec)?.refusal(of: request, because: reason)
     }
 
-    package mutating func noteUnanswered(_ request: Frame) {
+    mutating func noteUnanswered(_ request: Frame) {
         guard var serving = take(as: (any ServingCodec).self) else { return }
         serving.noteUnanswered(request)
         codec = serving
     }
 
-    package func closingFrame(answering farewell: Frame? = nil) -> Frame? {
+    func closingFrame(answering farewell: Frame? = nil) -> Frame? {
         guard let closing = codec as? any ClosingCodec else { return nil }
         return farewell.map { closing.closingFrame(answering: $0) } ?? closing.closingFrame()
     }
@@ -119,7 +119,7 @@ package struct LinkCodec: Sendable {
 
     package func retryAfter(in goAway: Frame) -> Duration? { (codec as? any GoAwayCodec)?.retryAfter(in: goAway) }
 
-    package mutating func setDefaults(from frame: Frame) throws(FrameError) {
+    mutating func setDefaults(from frame: Frame) throws(FrameError) {
         guard var fields = take(as: (any FieldDefaultsCodec).self) else {
             throw FrameError(.malformed, "the codec has no named fields")
         }
@@ -127,7 +127,7 @@ package struct LinkCodec: Sendable {
         try fields.setDefaults(from: frame)
     }
 
-    package mutating func setMaximumFrameSize(_ size: Int) -> Bool {
+    mutating func setMaximumFrameSize(_ size: Int) -> Bool {
         guard var limited = take(as: (any FrameLimitCodec).self) else { return false }
         limited.setMaximumFrameSize(size)
         codec = limited

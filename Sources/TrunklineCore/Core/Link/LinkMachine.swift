@@ -4,20 +4,20 @@
 /// it was written), or `close`. The machine knows neither callers nor the phase of the link. It keeps nothing of an
 /// earlier link except what `drain` or `close` returned.
 package struct LinkMachine: Sendable {
-    package enum Place: Sendable, Equatable {
+    enum Place: Sendable, Equatable {
         /// It waits for the response with this number: its serial number, if responses are matched by serial.
         case response(SerialNumber)
         case written
     }
 
     /// Greater than that of every earlier link.
-    package let session: SessionID
-    package private(set) var outbound: OutboundQueue
-    package private(set) var requests: InFlightTable
+    let session: SessionID
+    private(set) var outbound: OutboundQueue
+    private(set) var requests: InFlightTable
     private var writeLog = WriteLog()
     private var messages = SequentialMap<OutboundPosition>()
     private let isInOrder: Bool
-    package let serialExtension: SerialExtension
+    let serialExtension: SerialExtension
     private let quarantine: Duration
     /// Why the next request may not be sent: the latest must be answered before, or abandoned ones are being cancelled.
     private var holder: Holder?
@@ -37,10 +37,10 @@ package struct LinkMachine: Sendable {
 
     private var readyFrom = OutboundPosition.first
     /// They send no ping before the link is ready.
-    package var liveness = LinkLiveness()
+    var liveness = LinkLiveness()
     private var givenUp = GivenUp()
 
-    package init(
+    init(
         session: SessionID,
         matching: ResponseMatching,
         quarantine: Duration,
@@ -67,7 +67,7 @@ package struct LinkMachine: Sendable {
 
     // MARK: From the handshake to the end
 
-    package mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
+    mutating func becomeReady(_ policy: Liveness.Policy, at now: Instant) {
         readyFrom = outbound.firstUnstarted
         givenUp = GivenUp()
         requests.startOver()
@@ -76,25 +76,25 @@ package struct LinkMachine: Sendable {
     }
 
     /// Takes back, in order, the requests of which nothing was written. The others finish on this link.
-    package mutating func drain() -> [QueuedRequest] {
+    mutating func drain() -> [QueuedRequest] {
         givenUp.stalls = 0
         return takeUnstarted()
     }
 
-    package struct Remains: Sendable {
-        package var unsent: [QueuedRequest] = []
-        package var lost: [(id: RequestID, written: WriteLog.Times)] = []
+    struct Remains: Sendable {
+        var unsent: [QueuedRequest] = []
+        var lost: [(id: RequestID, written: WriteLog.Times)] = []
         /// The parts of which nothing was written although their requests had started.
-        package var unsentParts: [RequestID] = []
-        package var unwrittenBytes = 0
+        var unsentParts: [RequestID] = []
+        var unwrittenBytes = 0
         /// Whether the next response is known to belong to `receiver`, or, if that is `nil`, to none of them.
-        package var isReceiverKnown = false
-        package var receiver: RequestID?
+        var isReceiverKnown = false
+        var receiver: RequestID?
 
-        package func mayReceive(_ id: RequestID) -> Bool { !isReceiverKnown || id == receiver }
+        func mayReceive(_ id: RequestID) -> Bool { !isReceiverKnown || id == receiver }
     }
 
-    package mutating func close() -> Remains {
+    mutating func close() -> Remains {
         var remains = Remains()
         if isInOrder, !requests.hasChannels {
             (remains.isReceiverKnown, remains.receiver) = (true, requests.nextAnswered())
@@ -137,7 +137,7 @@ package struct LinkMachine: Sendable {
     /// Returns `nil`, and changes nothing, if every number is held. `keepsRequest`: the response is to be compared with
     /// the request; always true if serials have more than 64 bits.
     @inline(__always)
-    package mutating func send(
+    mutating func send(
         _ id: RequestID,
         _ frame: consuming Frame,
         keepsRequest: Bool = false,
@@ -170,9 +170,9 @@ package struct LinkMachine: Sendable {
     }
 
     /// Queues a frame that is no request. It is never moved to another link.
-    package mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: nil)) }
+    mutating func send(_ frame: Frame) { outbound.append(OutboundQueue.Item(frame, id: nil)) }
 
-    package mutating func send(
+    mutating func send(
         cancelFrame frame: consuming Frame,
         for serial: SerialNumber,
         _ kind: CancelKind,
@@ -192,7 +192,7 @@ package struct LinkMachine: Sendable {
 
     /// The first byte of the request has been written.
     @discardableResult
-    package mutating func send(
+    mutating func send(
         part frame: consuming Frame,
         id: RequestID,
         of number: SerialNumber
@@ -202,7 +202,7 @@ package struct LinkMachine: Sendable {
         return outbound.append(OutboundQueue.Item(frame, id: id, reportsWritten: true, belongsToLink: true))
     }
 
-    package mutating func sendAgain(
+    mutating func sendAgain(
         _ frame: consuming Frame,
         _ id: RequestID,
         as number: SerialNumber
@@ -215,21 +215,21 @@ package struct LinkMachine: Sendable {
     }
 
     /// Whether the request waits for its response, and all of it was written.
-    package func maySendAgain(_ id: RequestID, as number: SerialNumber) -> Bool {
+    func maySendAgain(_ id: RequestID, as number: SerialNumber) -> Bool {
         guard let entry = requests[number], entry.id == id else { return false }
         return entry.position < outbound.firstUnwritten
     }
 
     /// Does nothing if 1,024 heartbeat and cancel frames wait to be written: a server that sends pings and never reads
     /// must not fill the memory. Returns whether the answer was queued.
-    package mutating func answerPing(with pong: Frame) -> Bool {
+    mutating func answerPing(with pong: Frame) -> Bool {
         guard outbound.linkFrameCount < 1024 else { return false }
         send(pong)
         return true
     }
 
     /// True also if the request or message has left.
-    package func hasStarted(_ id: RequestID, at place: Place) -> Bool {
+    func hasStarted(_ id: RequestID, at place: Place) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
         case .written: messages[id.number].map { outbound.hasStarted($0) } ?? true
@@ -237,22 +237,22 @@ package struct LinkMachine: Sendable {
     }
 
     /// Returns false if a byte of the part was written.
-    package mutating func removePart(_ id: RequestID, at position: OutboundPosition) -> Bool {
+    mutating func removePart(_ id: RequestID, at position: OutboundPosition) -> Bool {
         outbound.remove(position)?.id == id
     }
 
-    package mutating func dropOutbound() { outbound.removeAll() }
+    mutating func dropOutbound() { outbound.removeAll() }
 
     package mutating func encode(using codec: inout any FrameCodec) -> [OutboundQueue.Refusal] {
         outbound.encode(using: &codec)
     }
 
     @discardableResult
-    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
+    mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
         outbound.didWrite(length, reporting: &reported)
     }
 
-    package mutating func didWrite(
+    mutating func didWrite(
         _ length: Int,
         reporting reported: inout [RequestID],
         requests: inout [RequestID]
@@ -260,7 +260,7 @@ package struct LinkMachine: Sendable {
         outbound.didWrite(length, reporting: &reported, requests: &requests)
     }
 
-    package mutating func noteWrites(at now: Instant) {
+    mutating func noteWrites(at now: Instant) {
         if writeLog.isFull { writeLog.dropOld(keeping: requests.positions + messages.sorted.map(\.value)) }
         writeLog.note(
             encoded: outbound.firstUnencoded,
@@ -271,9 +271,9 @@ package struct LinkMachine: Sendable {
     }
 
     /// The times of frames that are not in flight may be missing.
-    package func writeTimes(of position: OutboundPosition) -> WriteLog.Times { writeLog.times(of: position) }
+    func writeTimes(of position: OutboundPosition) -> WriteLog.Times { writeLog.times(of: position) }
 
-    package func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
+    func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
         case .written: messages[id.number].map { writeTimes(of: $0) }
@@ -282,9 +282,9 @@ package struct LinkMachine: Sendable {
 
     // MARK: Leaving
 
-    package mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id.number) }
+    mutating func written(_ id: RequestID) -> OutboundPosition? { messages.remove(id.number) }
 
-    package mutating func refused(_ refusal: OutboundQueue.Refusal) -> Bool {
+    mutating func refused(_ refusal: OutboundQueue.Refusal) -> Bool {
         guard let id = refusal.item.id else { return false }
         if messages.remove(id.number) != nil { return true }
         guard !refusal.item.belongsToLink else { return false }
@@ -300,7 +300,7 @@ package struct LinkMachine: Sendable {
         case awaited(serial: SerialNumber, type: UInt32)
     }
 
-    package mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
+    mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
             guard let position = messages.remove(id.number) else { return .none }
@@ -325,17 +325,17 @@ package struct LinkMachine: Sendable {
         }
     }
 
-    package mutating func holdOthers(behind place: Place?) {
+    mutating func holdOthers(behind place: Place?) {
         if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
     }
 
-    package func isUploading(besides place: Place) -> Bool {
+    func isUploading(besides place: Place) -> Bool {
         guard let holder, holder.isUpload, requests.holds(holder.number) else { return false }
         return place != .response(holder.number)
     }
 
     /// A frame in place of the last piece has told the server that the request is abandoned: its answer is due soon.
-    package mutating func noteClosingPiece(at now: Instant) {
+    mutating func noteClosingPiece(at now: Instant) {
         guard let held = holder, held.isUpload, held.abandonedUntil == nil, requests[held.number] == nil else { return }
         holder?.abandonedUntil = now.advanced(by: holdPatience)
     }
@@ -344,7 +344,7 @@ package struct LinkMachine: Sendable {
 
     /// Only if a cancellation that names the link can reach no other request. Matched in order, the server goes on to
     /// the next request while the cancellation is on its way: so nothing else may be in flight or queued after it.
-    package func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
+    func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
         guard case .response(let number) = place, let entry = requests[number], entry.id == id,
             outbound.hasStarted(entry.position), let frame = requests.kept(number)
         else { return nil }
@@ -355,14 +355,14 @@ package struct LinkMachine: Sendable {
         return (frame, 0)
     }
 
-    package mutating func beginCancelling() {
+    mutating func beginCancelling() {
         var held = holder ?? Holder()
         held.cancellations += 1
         holder = held
     }
 
     /// If the cancellation has failed, it may still reach the server, and no request may follow any more.
-    package mutating func endCancelling(hasFailed: Bool, at now: Instant) {
+    mutating func endCancelling(hasFailed: Bool, at now: Instant) {
         guard var held = holder, held.cancellations > 0 else { return }
         if hasFailed {
             held.abandonedUntil = now
@@ -379,14 +379,14 @@ package struct LinkMachine: Sendable {
     // MARK: In
 
     /// `serial` is that of the response or, matched in order by channel, its channel; here and below.
-    package mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
+    mutating func answer(_ serial: SerialNumber) -> InFlightTable.Answered {
         let answered = requests.takeAnswered(serial, before: outbound.firstUnstarted)
         if requests.hasChannels { requests.noteAnswered(onChannel: serial, before: outbound.firstUnstarted) }
         if givenUp.stalls > 0, requests.isLevel(before: outbound.firstUnstarted) { givenUp.stalls = 0 }
         return answered
     }
 
-    package mutating func answerAll(with frame: Frame, _ serial: SerialNumber) -> InFlightTable.AnsweredRequests {
+    mutating func answerAll(with frame: Frame, _ serial: SerialNumber) -> InFlightTable.AnsweredRequests {
         let unstarted = outbound.firstUnstarted
         let answered = requests.takeAnswered(
             frame.answers,
@@ -400,11 +400,11 @@ package struct LinkMachine: Sendable {
     }
 
     /// The request stays. Also for a response that must be compared with its request first.
-    package mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable.Match {
+    mutating func match(_ serial: SerialNumber, at now: Instant) -> InFlightTable.Match {
         requests.match(serial, before: outbound.firstUnstarted, prolongingTo: now.advanced(by: quarantine))
     }
 
-    package mutating func matchAll(
+    mutating func matchAll(
         _ part: Frame,
         _ serial: SerialNumber,
         at now: Instant
@@ -418,50 +418,50 @@ package struct LinkMachine: Sendable {
         )
     }
 
-    package mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
+    mutating func expectedID(for serial: SerialNumber, at now: Instant) -> RequestID? {
         if case .request(let entry, _) = match(serial, at: now) { entry.id } else { nil }
     }
 
     // MARK: Channels
 
-    package mutating func noteAwaited(_ channel: UInt64) { requests.noteAwaited(channel) }
+    mutating func noteAwaited(_ channel: UInt64) { requests.noteAwaited(channel) }
 
-    package mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) { requests.dropAwaited(unless: isAwaited) }
+    mutating func dropAwaited(unless isAwaited: (UInt64) -> Bool) { requests.dropAwaited(unless: isAwaited) }
 
-    package mutating func dropFreed() { requests.dropFreed() }
+    mutating func dropFreed() { requests.dropFreed() }
 
-    package mutating func awaitedChannelsUntil() -> Instant? { requests.awaitedChannelsUntil() }
+    mutating func awaitedChannelsUntil() -> Instant? { requests.awaitedChannelsUntil() }
 
     // MARK: State
 
-    package var count: Int { requests.count + messages.count }
+    var count: Int { requests.count + messages.count }
 
-    package var inFlightCount: Int { count + requests.abandonedCount }
+    var inFlightCount: Int { count + requests.abandonedCount }
 
-    package var hasUnanswered: Bool { requests.hasRequest(at: OutboundPosition.first..<outbound.firstUnstarted) }
+    var hasUnanswered: Bool { requests.hasRequest(at: OutboundPosition.first..<outbound.firstUnstarted) }
 
-    package var hasStartedMessage: Bool { messages.hasValue { $0 < outbound.firstUnstarted } }
+    var hasStartedMessage: Bool { messages.hasValue { $0 < outbound.firstUnstarted } }
 
-    package var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
+    var wasUsed: Bool { outbound.firstUnstarted > readyFrom }
 
-    package var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
+    var ids: [RequestID] { requests.all.map(\.id) + messages.sorted.map { RequestID($0.key) } }
 
-    package var isHeld: Bool {
+    var isHeld: Bool {
         holder.map { $0.cancellations > 0 || $0.isRequest && requests.holds($0.number) } ?? false
     }
 
-    package var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
+    var heldUntil: Instant? { isHeld ? holder?.abandonedUntil : nil }
 
-    package var exhaustion: (count: Int, abandoned: Int, holders: String)? {
+    var exhaustion: (count: Int, abandoned: Int, holders: String)? {
         guard requests.isExhausted else { return nil }
         let frames = requests.cancelFrameCount
         let holders = frames == 0 ? "abandoned requests" : "abandoned requests and their cancel frames"
         return (requests.heldCount, requests.abandonedCount + frames, holders)
     }
 
-    package var isHeldByCancellation: Bool { holder.map { $0.cancellations > 0 } ?? false }
+    var isHeldByCancellation: Bool { holder.map { $0.cancellations > 0 } ?? false }
 
-    package mutating func oldestAbandonedUntil() -> Instant? { requests.oldestAbandonedUntil() }
+    mutating func oldestAbandonedUntil() -> Instant? { requests.oldestAbandonedUntil() }
 
     // MARK: Judging
 
@@ -479,19 +479,19 @@ package struct LinkMachine: Sendable {
         if isTimeout { givenUp.hasTimedOut = true }
     }
 
-    package var look: (isToBeJudged: Bool, quarantineEnd: Instant?) {
+    var look: (isToBeJudged: Bool, quarantineEnd: Instant?) {
         // A call with the machine as its argument would copy it, for every batch.
         @inline(__always) get { (isToBeJudged, requests.nextQuarantineEnd) }
     }
 
-    package var isToBeJudged: Bool { @inline(__always) get { givenUp.isAny || givenUp.timeouts > 0 } }
+    var isToBeJudged: Bool { @inline(__always) get { givenUp.isAny || givenUp.timeouts > 0 } }
 
     /// `asIfWritten`: matched in order, the request would have waited for the responses of others too.
-    package mutating func noteTimedOutUnsent(asIfWritten: Bool) {
+    mutating func noteTimedOutUnsent(asIfWritten: Bool) {
         if asIfWritten { noteGivenUp(isTimeout: true) } else { givenUp.timeouts += 1 }
     }
 
-    package enum Spent: Sendable, Equatable {
+    enum Spent: Sendable, Equatable {
         case heldByAbandoned
         case stalled(Int, inChannel: Bool)
     }
@@ -505,7 +505,7 @@ package struct LinkMachine: Sendable {
     /// idle, its latest request has timed out. After `maximumStalls` such stalls in a row the link is spent. It is also
     /// spent if the next request would have to wait for the response to an abandoned one. With channels, each is judged
     /// alone, and one that an abandoned request holds is no reason to leave the link at once.
-    package mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, spent: Spent?) {
+    mutating func judge(counts: Bool, maximumStalls: Int?) -> (timeouts: Int, spent: Spent?) {
         let latest = givenUp
         (givenUp.timeouts, givenUp.isAny, givenUp.hasTimedOut) = (0, false, false)
         let unstarted = outbound.firstUnstarted
@@ -531,14 +531,14 @@ package struct LinkMachine: Sendable {
     // MARK: Ends
 
     /// To be called for each codec that the link gets, if it learns of ends.
-    package mutating func reportEnds() { requests.reportEnds() }
+    mutating func reportEnds() { requests.reportEnds() }
 
-    package mutating func takeEnded() -> [SerialNumber] { requests.takeEnded() }
+    mutating func takeEnded() -> [SerialNumber] { requests.takeEnded() }
 
     // MARK: Time
 
     /// Also removes cancel frames with a freed number that were not written.
-    package mutating func endQuarantine(at now: Instant) {
+    mutating func endQuarantine(at now: Instant) {
         for position in requests.endQuarantine(at: now, before: outbound.firstUnstarted) { outbound.remove(position) }
     }
 }

@@ -29,25 +29,25 @@ public enum HeartbeatMode: Sendable, Hashable {
 /// enough.
 package struct Liveness: Sendable {
     package struct Policy: Sendable {
-        package var mode = HeartbeatMode.pingPong
+        var mode = HeartbeatMode.pingPong
         /// All durations are at least 1 ms.
-        package var interval: Duration = .seconds(30)
-        package var deadline: Duration = .seconds(10)
-        package var probeAfter: Duration? = .seconds(5)
-        package var speakAfter: Duration?
+        var interval: Duration = .seconds(30)
+        var deadline: Duration = .seconds(10)
+        var probeAfter: Duration? = .seconds(5)
+        var speakAfter: Duration?
         /// Bytes per second, over one `deadline`, that count as progress of a frame. `nil`: every byte does.
-        package var minimumRate: Int? = 100
+        var minimumRate: Int? = 100
         /// After this many timeouts in a row, growth of a frame that no request waits for is no progress.
-        package var maximumTimeouts: Int? = 3
+        var maximumTimeouts: Int? = 3
         /// When a ping that no progress has followed is repeated, because the path may have lost it.
-        package var repeatPingAfter: Duration?
-        package var excusing = Excusing.none
+        var repeatPingAfter: Duration?
+        var excusing = Excusing.none
 
-        package init() {}
+        init() {}
     }
 
     /// The requests in flight that a server may be busy with, so that it has not come to the ping yet.
-    package enum Excusing: Sendable {
+    enum Excusing: Sendable {
         case none
         /// Any: the server is a process that is known to run.
         case any
@@ -55,7 +55,7 @@ package struct Liveness: Sendable {
         case earlier
     }
 
-    package enum Excuse: Sendable {
+    enum Excuse: Sendable {
         /// The link is dead, unless the server may have been busy until just now.
         case none
         /// The peer's kernel has not acknowledged the ping: the link is dead.
@@ -87,18 +87,18 @@ package struct Liveness: Sendable {
     private var policy: Policy
     private let growthNeeded: Int
     /// The latest progress, or the start or resumption of reading. Growth is added when the timer fires.
-    package private(set) var lastHeard: Instant
+    private(set) var lastHeard: Instant
     private var incompleteSince: Instant?
     /// When the incomplete frame last had grown by enough.
     private var grownAt = Instant.distantPast
     /// The growth that is being counted: `count` bytes since `since`.
     private var growth: (since: Instant, count: Int) = (.distantPast, 0)
-    package private(set) var timeouts = 0
-    package private(set) var hasHeard = false
+    private(set) var timeouts = 0
+    private(set) var hasHeard = false
     private var lastWrote: Instant
     /// The first flush of requests that may be unanswered, or the latest progress since.
     private var quietSince = Instant.distantFuture
-    package private(set) var firstWritten: OutboundPosition?
+    private(set) var firstWritten: OutboundPosition?
     /// A new one needs progress, a clock jump, a probe, or that the server must hear from the client.
     private var ping: Ping?
     private var pingCount: UInt64 = 0
@@ -107,11 +107,11 @@ package struct Liveness: Sendable {
     private var lastHeartbeat: Instant?
     /// While reading is suspended: when the socket was last checked. Silence means nothing then.
     private var examinedAt: Instant?
-    package private(set) var roundTripTime: RoundTripTime?
+    private(set) var roundTripTime: RoundTripTime?
     /// The longest time without traffic since the latest progress that a ping or the first write after it ended.
     private var idle: (from: Instant, to: Instant) = (.distantPast, .distantPast)
 
-    package init(_ policy: Policy, startedAt now: Instant) {
+    init(_ policy: Policy, startedAt now: Instant) {
         self.policy = policy.clamped
         growthNeeded = self.policy.growthNeeded
         lastHeard = now
@@ -123,7 +123,7 @@ package struct Liveness: Sendable {
     /// Returns whether `nextLook` may be earlier now. So does `grew`.
     @inline(__always)
     @discardableResult
-    package mutating func heard(at now: Instant, leavesIncomplete: Bool = false) -> Bool {
+    mutating func heard(at now: Instant, leavesIncomplete: Bool = false) -> Bool {
         lastHeard = now
         quietSince = now
         timeouts = 0
@@ -136,7 +136,7 @@ package struct Liveness: Sendable {
     }
 
     /// `isIncomplete`: these bytes, or earlier ones, begin a frame. They may be padding.
-    package mutating func grew(by count: Int, isIncomplete: Bool = true, at now: Instant) -> Bool {
+    mutating func grew(by count: Int, isIncomplete: Bool = true, at now: Instant) -> Bool {
         if growth.count == 0 || now.since(growth.since) > policy.deadline { growth = (now, 0) }
         growth.count += count
         if growth.count >= growthNeeded {
@@ -150,21 +150,21 @@ package struct Liveness: Sendable {
     }
 
     /// The peer's kernel took bytes from a full socket while a ping waits to be written. This is progress.
-    package mutating func tookBytes(at now: Instant) {
+    mutating func tookBytes(at now: Instant) {
         lastHeard = now
         quietSince = now
         if incompleteSince != nil { incompleteSince = now }
     }
 
-    package mutating func timedOut(_ count: Int) {
+    mutating func timedOut(_ count: Int) {
         if !isSuspended { timeouts += count }
     }
 
-    package func isGrowing(at now: Instant) -> Bool { grownAt != .distantPast && now.since(grownAt) < policy.deadline }
+    func isGrowing(at now: Instant) -> Bool { grownAt != .distantPast && now.since(grownAt) < policy.deadline }
 
     /// Returns whether `nextLook` may be earlier: at the first write since a check for unanswered requests.
     @inline(__always)
-    package mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
+    mutating func wrote(from position: OutboundPosition, at now: Instant) -> Bool {
         guard firstWritten == nil, policy.probeAfter != nil else {
             if policy.probeAfter == nil { noteIdleTime(until: now) }
             lastWrote = now
@@ -186,7 +186,7 @@ package struct Liveness: Sendable {
 
     private var isIdleTimeOver: Bool { idle.from >= lastHeard && idle.from != .distantPast }
 
-    package mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
+    mutating func pingSent(serial: SerialNumber, goesOutAtOnce: Bool, at now: Instant) {
         let isAmbiguous = serial == 0 && ping.map { !$0.isAnswered } ?? false
         let askedAt = silentSince ?? now
         let isExcused = silentSince != nil && ping?.isExcused == true
@@ -200,7 +200,7 @@ package struct Liveness: Sendable {
         askAgainAt = nil
     }
 
-    package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
+    mutating func pingRefused(wasQueued: Bool, at now: Instant) {
         if wasQueued, let sent = ping {
             // If an earlier ping has not been followed by progress, its deadline still counts.
             if sent.askedAt == sent.sentAt { ping = nil } else { ping?.isMeasured = false }
@@ -208,7 +208,7 @@ package struct Liveness: Sendable {
         askAgainAt = now.advanced(by: min(policy.interval, policy.deadline))
     }
 
-    package enum Meaning: Equatable, Sendable {
+    enum Meaning: Equatable, Sendable {
         case answer
         case question
         /// Unclear. It must not be answered.
@@ -217,7 +217,7 @@ package struct Liveness: Sendable {
 
     /// A pong answers the latest ping if it repeats the serial of the ping, or has none.
     @discardableResult
-    package mutating func pongReceived(serial: SerialNumber, at now: Instant) -> Meaning {
+    mutating func pongReceived(serial: SerialNumber, at now: Instant) -> Meaning {
         guard let sent = ping, !sent.isAnswered, serial == 0 || serial == sent.serial else { return .stray }
         ping?.isAnswered = true
         guard sent.isMeasured else { return .answer }
@@ -226,14 +226,14 @@ package struct Liveness: Sendable {
         return .answer
     }
 
-    package var measuredRoundTrip: Duration? {
+    var measuredRoundTrip: Duration? {
         ping.map { $0.isAnswered && $0.isMeasured } == true ? roundTripTime?.latest : nil
     }
 
     /// Within `deadline` of an unanswered ping it is the answer, unless it has another serial. Otherwise it is a ping
     /// of the server, which is answered at most once per second. Without that limit, two sides that each take the
     /// other's answer for a ping would answer each other forever.
-    package mutating func heartbeatReceived(serial: SerialNumber, at now: Instant) -> Meaning {
+    mutating func heartbeatReceived(serial: SerialNumber, at now: Instant) -> Meaning {
         if let ping, !ping.isAnswered, serial == 0 || serial == ping.serial,
             now.since(ping.sentAt) <= policy.deadline
         {
@@ -244,7 +244,7 @@ package struct Liveness: Sendable {
         return .question
     }
 
-    package mutating func suspend(at now: Instant) {
+    mutating func suspend(at now: Instant) {
         guard !isSuspended else { return }
         examinedAt = now
         ping?.isMeasured = false
@@ -253,7 +253,7 @@ package struct Liveness: Sendable {
     private var isSuspended: Bool { examinedAt != nil }
 
     /// The silence until now means nothing.
-    package mutating func resume(at now: Instant) {
+    mutating func resume(at now: Instant) {
         guard isSuspended else { return }
         examinedAt = nil
         tookBytes(at: now)
@@ -263,32 +263,32 @@ package struct Liveness: Sendable {
 
     // MARK: The interval
 
-    package var heartbeatInterval: Duration? { policy.mode == .none ? nil : policy.interval }
+    var heartbeatInterval: Duration? { policy.mode == .none ? nil : policy.interval }
 
-    package mutating func setInterval(_ interval: Duration) { policy.interval = max(.milliseconds(1), interval) }
+    mutating func setInterval(_ interval: Duration) { policy.interval = max(.milliseconds(1), interval) }
 
-    package var idleBeforeAnsweredPing: (duration: Duration, until: Instant)? {
+    var idleBeforeAnsweredPing: (duration: Duration, until: Instant)? {
         guard let ping, ping.isAnswered, ping.sentAt == idle.to else { return nil }
         return (idle.to.since(idle.from), idle.to)
     }
 
-    package var idleBeforeSilence: (duration: Duration, until: Instant)? {
+    var idleBeforeSilence: (duration: Duration, until: Instant)? {
         guard isIdleTimeOver, incompleteSince == nil else { return nil }
         return (idle.to.since(idle.from), idle.to)
     }
 
-    package func idleTime(isReset: Bool, at now: Instant) -> Duration {
+    func idleTime(isReset: Bool, at now: Instant) -> Duration {
         if isReset, let idle = idleBeforeSilence, now.since(idle.until) < policy.deadline { return idle.duration }
         return max(.zero, now.since(max(lastHeard, lastWrote)))
     }
 
     // MARK: Time
 
-    package var asks: Bool { policy.mode == .pingPong && askAgainAt == nil }
+    var asks: Bool { policy.mode == .pingPong && askAgainAt == nil }
 
-    package var excusing: Excusing { policy.excusing == .none || !isProbing ? .none : policy.excusing }
+    var excusing: Excusing { policy.excusing == .none || !isProbing ? .none : policy.excusing }
 
-    package var isProbing: Bool { silentSince != nil }
+    var isProbing: Bool { silentSince != nil }
 
     private var stuckSince: Instant? { incompleteSince.map { max($0, grownAt) } }
 
@@ -297,7 +297,7 @@ package struct Liveness: Sendable {
         return ping.askedAt
     }
 
-    package var deadAt: Instant? {
+    var deadAt: Instant? {
         let asked = silentSince?.advanced(by: policy.deadline)
         let stuck = stuckSince?.advanced(by: policy.deadline)
         return [asked, stuck].compactMap { $0 }.min()
@@ -305,7 +305,7 @@ package struct Liveness: Sendable {
 
     /// Only `heard` and `resume` can make it later; `heard` can make it earlier while `isProbing`. A timer that fires
     /// too early does no harm.
-    package var nextLook: Instant? {
+    var nextLook: Instant? {
         if let examinedAt { return min(examinedAt.advanced(by: policy.interval), nextWord) }
         let stuck = stuckSince?.advanced(by: policy.deadline)
         switch policy.mode {
@@ -346,7 +346,7 @@ package struct Liveness: Sendable {
     ///
     /// The wait for `hasUnanswered` counts from the first write since the last sign of life. So a probe may come early
     /// after frames without responses, but never late. After an excuse ends, the server has one more deadline.
-    package mutating func timerFired(
+    mutating func timerFired(
         due: Instant,
         at now: Instant,
         isAwaited: () -> Bool = { true },
@@ -393,7 +393,7 @@ package struct Liveness: Sendable {
     /// The ping is sent even if an earlier one has not been answered. If the route was lost and is back, the peer's
     /// acknowledgment of the new bytes makes the kernel retransmit the earlier ones at once, rather than when its timer
     /// fires. The deadline still counts from the first ping.
-    package mutating func probe(at now: Instant) -> Action {
+    mutating func probe(at now: Instant) -> Action {
         guard asks, !isSuspended else { return .none }
         // Frames that arrived at this same instant came before the ping.
         lastHeard = min(lastHeard, now.advanced(by: .nanoseconds(-1)))
@@ -402,7 +402,7 @@ package struct Liveness: Sendable {
 
     /// The peer's frames may have come meanwhile, and a ping of this side may have been late. After a long delay, the
     /// peer has the whole deadline again.
-    package mutating func loopWasLate(_ delay: LoopDelay) {
+    mutating func loopWasLate(_ delay: LoopDelay) {
         func shifted(_ instant: Instant) -> Instant {
             delay.duration > policy.jump ? max(instant, delay.end) : delay.shifted(instant)
         }
@@ -448,8 +448,8 @@ extension Liveness.Policy {
 }
 
 /// The rules of `Liveness`, and what they need to know about the outbound frames of one link.
-package struct LinkLiveness: Sendable {
-    package internal(set) var rules: Liveness
+struct LinkLiveness: Sendable {
+    var rules: Liveness
     fileprivate var ping: (position: OutboundPosition, serial: SerialNumber)?
     /// No frame from this position on had been written when the incomplete frame began to arrive.
     fileprivate var incompleteFrom = OutboundPosition.first
@@ -469,7 +469,7 @@ extension LinkMachine {
 
     /// Returns whether the timer may have to fire earlier. So does `willWrite`.
     @inline(__always)
-    package mutating func received(_ count: Int, hasFrames: Bool, leavesIncomplete: Bool, at now: Instant) -> Bool {
+    mutating func received(_ count: Int, hasFrames: Bool, leavesIncomplete: Bool, at now: Instant) -> Bool {
         let wasProbing = liveness.rules.isProbing
         let isNew =
             hasFrames
@@ -484,31 +484,31 @@ extension LinkMachine {
     }
 
     @inline(__always)
-    package mutating func willWrite(at now: Instant) -> Bool {
+    mutating func willWrite(at now: Instant) -> Bool {
         liveness.rules.wrote(from: outbound.firstUnwritten, at: now)
     }
 
     /// A sign of life only while the ping waits behind other frames, so that a large request on a slow network does not
     /// end the link. Otherwise a write may be short although the socket is not full, which once happened to the ping
     /// itself.
-    package mutating func socketTookBytes(at now: Instant) {
+    mutating func socketTookBytes(at now: Instant) {
         if let ping = liveness.ping, ping.position > outbound.firstUnwritten { liveness.rules.tookBytes(at: now) }
     }
 
     /// A link that is not read is never declared dead. Its silence counts from when reading resumes.
-    package mutating func readingChanged(to isReading: Bool, at now: Instant) {
+    mutating func readingChanged(to isReading: Bool, at now: Instant) {
         if isReading { liveness.rules.resume(at: now) } else { liveness.rules.suspend(at: now) }
     }
 
     /// Returns true if this link has no ping, or none that decides now, and no frame is arriving that may be the
     /// response to a request.
-    package mutating func timedOut(_ count: Int, at now: Instant) -> Bool {
+    mutating func timedOut(_ count: Int, at now: Instant) -> Bool {
         liveness.rules.timedOut(count)
         if liveness.rules.asks, !isBusy { return false }
         return !(liveness.rules.isGrowing(at: now) && isIncompleteAwaited)
     }
 
-    package mutating func heartbeat(_ frame: Frame, pongsLookLikePings: Bool, at now: Instant) -> Liveness.Meaning {
+    mutating func heartbeat(_ frame: Frame, pongsLookLikePings: Bool, at now: Instant) -> Liveness.Meaning {
         if frame.kind == .pong { return liveness.rules.pongReceived(serial: frame.serial, at: now) }
         guard pongsLookLikePings else { return .question }
         return liveness.rules.heartbeatReceived(serial: frame.serial, at: now)
@@ -526,7 +526,7 @@ extension LinkMachine {
         }
     }
 
-    package mutating func look(
+    mutating func look(
         due: Instant,
         at now: Instant,
         isAcknowledged: () -> Bool = { false }
@@ -549,13 +549,13 @@ extension LinkMachine {
         return action
     }
 
-    package mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
+    mutating func probe(at now: Instant) -> Liveness.Action { liveness.rules.probe(at: now) }
 
-    package mutating func loopWasLate(_ delay: LoopDelay) { liveness.rules.loopWasLate(delay) }
+    mutating func loopWasLate(_ delay: LoopDelay) { liveness.rules.loopWasLate(delay) }
 
     /// Behind all other frames, so that it is never written within one. Watermarks do not delay it. Returns false, and
     /// queues none, if an earlier ping still waits to be written.
-    package mutating func send(ping: Frame, at now: Instant) -> Bool {
+    mutating func send(ping: Frame, at now: Instant) -> Bool {
         if let waiting = liveness.ping, waiting.position >= outbound.firstUnwritten {
             liveness.rules.pingSent(serial: waiting.serial, goesOutAtOnce: false, at: now)
             return false
@@ -566,7 +566,7 @@ extension LinkMachine {
         return true
     }
 
-    package mutating func pingRefused(wasQueued: Bool, at now: Instant) {
+    mutating func pingRefused(wasQueued: Bool, at now: Instant) {
         if wasQueued { liveness.ping = nil }
         liveness.rules.pingRefused(wasQueued: wasQueued, at: now)
     }

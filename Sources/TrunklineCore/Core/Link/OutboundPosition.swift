@@ -2,7 +2,7 @@
 package struct OutboundPosition: Sendable, Hashable, Strideable {
     private let number: UInt64
 
-    package static let first = OutboundPosition(number: 1)
+    static let first = OutboundPosition(number: 1)
 
     @inline(__always)
     package static func < (a: OutboundPosition, b: OutboundPosition) -> Bool { a.number < b.number }

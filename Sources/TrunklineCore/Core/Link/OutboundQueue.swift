@@ -5,17 +5,17 @@
 ///     items:   [ done … | head: partly written | encoded … | waiting … ]
 ///     buffer:           [ written ▲ unwritten           ]
 package struct OutboundQueue: Sendable {
-    package struct Item: Sendable {
-        package var frame: Frame
+    struct Item: Sendable {
+        var frame: Frame
         /// `nil` for a frame that is no request, such as a cancel frame or a pong.
-        package var id: RequestID?
+        var id: RequestID?
         /// Whether the frame concerns a request that has started on this link, or is no request.
-        package var belongsToLink: Bool
-        package var reportsWritten: Bool
+        var belongsToLink: Bool
+        var reportsWritten: Bool
         fileprivate var isRemoved = false
         fileprivate var end = 0
 
-        package init(
+        init(
             _ frame: consuming Frame,
             id: RequestID?,
             reportsWritten: Bool = false,
@@ -29,9 +29,9 @@ package struct OutboundQueue: Sendable {
     }
 
     package struct Refusal: Sendable {
-        package let item: Item
-        package let position: OutboundPosition
-        package let error: FrameError
+        let item: Item
+        let position: OutboundPosition
+        let error: FrameError
     }
 
     /// The items before `head` are complete. They are removed together.
@@ -44,31 +44,31 @@ package struct OutboundQueue: Sendable {
     /// The number of bytes of `buffer` that were written, and how many of these belong to complete items.
     private var written = 0
     private var writtenDone = 0
-    package private(set) var byteCount = 0
-    package private(set) var linkFrameCount = 0
+    private(set) var byteCount = 0
+    private(set) var linkFrameCount = 0
 
     private static let batchBytes = 256 * 1024
 
     private let maximumFrameSize: Int
 
-    package init(maximumFrameSize: Int = .max) { self.maximumFrameSize = maximumFrameSize }
+    init(maximumFrameSize: Int = .max) { self.maximumFrameSize = maximumFrameSize }
 
     private var isHeadStarted: Bool { written > writtenDone }
 
-    package var isEmpty: Bool { head == items.count }
+    var isEmpty: Bool { head == items.count }
 
-    package var nextPosition: OutboundPosition { headPosition.advanced(by: items.count - head) }
+    var nextPosition: OutboundPosition { headPosition.advanced(by: items.count - head) }
 
-    package var firstUnstarted: OutboundPosition { headPosition.advanced(by: isHeadStarted ? 1 : 0) }
+    var firstUnstarted: OutboundPosition { headPosition.advanced(by: isHeadStarted ? 1 : 0) }
 
-    package var firstUnwritten: OutboundPosition { headPosition }
+    var firstUnwritten: OutboundPosition { headPosition }
 
-    package var firstUnencoded: OutboundPosition { headPosition.advanced(by: encodedCount) }
+    var firstUnencoded: OutboundPosition { headPosition.advanced(by: encodedCount) }
 
-    package static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
+    static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
 
     @discardableResult
-    package mutating func append(_ item: consuming Item) -> OutboundPosition {
+    mutating func append(_ item: consuming Item) -> OutboundPosition {
         count(item)
         items.append(item)
         return nextPosition.advanced(by: -1)
@@ -79,13 +79,13 @@ package struct OutboundQueue: Sendable {
         if item.id == nil { linkFrameCount += 1 }
     }
 
-    package func hasStarted(_ position: OutboundPosition) -> Bool {
+    func hasStarted(_ position: OutboundPosition) -> Bool {
         position < headPosition || (position == headPosition && isHeadStarted)
     }
 
     /// Returns `nil` if a byte of the frame was written, or if it was removed already.
     @discardableResult
-    package mutating func remove(_ position: OutboundPosition) -> Item? {
+    mutating func remove(_ position: OutboundPosition) -> Item? {
         guard !hasStarted(position), position < nextPosition else { return nil }
         let index = head + headPosition.distance(to: position)
         let item = items[index]
@@ -131,11 +131,11 @@ package struct OutboundQueue: Sendable {
         encodedCount = index - head
     }
 
-    package func withUnwritten<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+    func withUnwritten<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe buffer.withUnwritten { unsafe body($0) }
     }
 
-    package func withUnwrittenFrames<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+    func withUnwrittenFrames<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
         unsafe buffer.withAllBytes { bytes in
             var pieces: [UnsafeRawBufferPointer] = unsafe []
             var start = writtenDone
@@ -147,10 +147,10 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    package var unwrittenCount: Int { buffer.count }
+    var unwrittenCount: Int { buffer.count }
 
     /// Call this before `didWrite(_:reporting:)`, which releases the bodies of the frames.
-    package func forEachStarting(within length: Int, _ body: (Frame) -> Void) {
+    func forEachStarting(within length: Int, _ body: (Frame) -> Void) {
         var (index, start) = (head, writtenDone)
         while index < head + encodedCount, start < written + length {
             // A frame that was removed before encoding has no bytes.
@@ -186,13 +186,13 @@ package struct OutboundQueue: Sendable {
 
     /// Appends to `reported` the IDs of the frames that are now complete and asked for a report.
     @discardableResult
-    package mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
+    mutating func didWrite(_ length: Int, reporting reported: inout [RequestID]) -> Int {
         var requests: [RequestID] = []
         return didWrite(length, reporting: &reported, requests: &requests, isEveryRequestWanted: false)
     }
 
     /// Also appends to `requests` the IDs of all requests that are now complete, without parts of requests.
-    package mutating func didWrite(
+    mutating func didWrite(
         _ length: Int,
         reporting reported: inout [RequestID],
         requests: inout [RequestID],
@@ -233,7 +233,7 @@ package struct OutboundQueue: Sendable {
         }
     }
 
-    package mutating func takeUnstarted() -> [Item] {
+    mutating func takeUnstarted() -> [Item] {
         unencode()
         var taken: [Item] = []
         for index in unstartedIndices where !items[index].isRemoved && !items[index].belongsToLink {
@@ -244,7 +244,7 @@ package struct OutboundQueue: Sendable {
         return taken
     }
 
-    package var unstartedIDs: [RequestID] {
+    var unstartedIDs: [RequestID] {
         unstartedIndices.compactMap { items[$0].isRemoved ? nil : items[$0].id }
     }
 
@@ -265,7 +265,7 @@ package struct OutboundQueue: Sendable {
     }
 
     /// The link cannot be used any more, because a frame may be partly written.
-    package mutating func removeAll() {
+    mutating func removeAll() {
         while head < items.count { finishHead() }
         forgetEncoding()
     }

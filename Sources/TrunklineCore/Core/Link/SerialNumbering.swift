@@ -1,10 +1,10 @@
 /// How the serial numbers of a protocol are chosen: see `SerialNumberingCodec`.
-package struct SerialNumbering: Sendable {
-    package var isRandom = false
+struct SerialNumbering: Sendable {
+    var isRandom = false
     /// The bits of a serial beyond 64, at most 64. Small, because every client has room for it.
-    package var extraBits: UInt8 = 0
+    var extraBits: UInt8 = 0
 
-    package init() {}
+    init() {}
 
     package init(_ codec: any SerialNumberingCodec) {
         isRandom = codec.usesRandomSerials
@@ -14,7 +14,7 @@ package struct SerialNumbering: Sendable {
 
 /// The bits of the serials of one link beyond 64. They follow from the other bits and a secret of the link, so they
 /// need no memory. An attacker who has seen no frame of the link does not know them.
-package struct SerialExtension: Sendable {
+struct SerialExtension: Sendable {
     /// `nil` if serials have no more than 64 bits. An object, because few links have it.
     private let rule: Rule?
 
@@ -25,20 +25,20 @@ package struct SerialExtension: Sendable {
         init(mask: UInt64, secret: UInt64) { (self.mask, self.secret) = (mask, secret) }
     }
 
-    package init(bits: Int = 0, secret: UInt64 = 0) {
+    init(bits: Int = 0, secret: UInt64 = 0) {
         rule = bits <= 0 ? nil : Rule(mask: UInt64.max >> UInt64(64 - min(bits, 64)), secret: secret)
     }
 
-    package var isEmpty: Bool { rule == nil }
+    var isEmpty: Bool { rule == nil }
 
-    package func bits(of serial: SerialNumber) -> UInt64 {
+    func bits(of serial: SerialNumber) -> UInt64 {
         guard let rule else { return 0 }
         var generator = SeededGenerator(seed: serial ^ rule.secret)
         _ = generator.next()
         return (generator.next() ^ rule.secret) & rule.mask
     }
 
-    package func complete(_ frame: inout Frame) { if !isEmpty { frame.highSerial = bits(of: frame.serial) } }
+    func complete(_ frame: inout Frame) { if !isEmpty { frame.highSerial = bits(of: frame.serial) } }
 
-    package func matches(_ frame: Frame) -> Bool { isEmpty || frame.highSerial == bits(of: frame.serial) }
+    func matches(_ frame: Frame) -> Bool { isEmpty || frame.highSerial == bits(of: frame.serial) }
 }

@@ -2,13 +2,13 @@
 ///
 /// Every write adds one entry, however many frames it contains. Entries that no frame of interest needs are dropped:
 /// the log does not grow with the age of a request.
-package struct WriteLog: Sendable {
-    package struct Times: Sendable, Hashable {
-        package var encoded: Instant?
-        package var firstByte: Instant?
-        package var lastByte: Instant?
+struct WriteLog: Sendable {
+    struct Times: Sendable, Hashable {
+        var encoded: Instant?
+        var firstByte: Instant?
+        var lastByte: Instant?
 
-        package init() {}
+        init() {}
     }
 
     /// Every frame before `encoded` was encoded at `instant` or earlier, and so on.
@@ -23,13 +23,13 @@ package struct WriteLog: Sendable {
 
     private static let minimumLimit = 64
 
-    package init() {}
+    init() {}
 
-    package var count: Int { entries.count + kept.count }
+    var count: Int { entries.count + kept.count }
 
-    package var isFull: Bool { entries.count >= limit }
+    var isFull: Bool { entries.count >= limit }
 
-    package mutating func note(
+    mutating func note(
         encoded: OutboundPosition,
         started: OutboundPosition,
         written: OutboundPosition,
@@ -45,7 +45,7 @@ package struct WriteLog: Sendable {
     }
 
     /// Keeps the times of the frames at `positions`. The next call is needed after at least as many writes.
-    package mutating func dropOld(keeping positions: [OutboundPosition]) {
+    mutating func dropOld(keeping positions: [OutboundPosition]) {
         let half = entries.count / 2
         guard half > 0 else { return }
         let end = entries[half].encoded
@@ -56,7 +56,7 @@ package struct WriteLog: Sendable {
         limit = entries.count + max(Self.minimumLimit / 2, positions.count)
     }
 
-    package func times(of position: OutboundPosition) -> Times {
+    func times(of position: OutboundPosition) -> Times {
         var times = kept[position] ?? Times()
         times.encoded = times.encoded ?? first { $0.encoded > position }
         times.firstByte = times.firstByte ?? first { $0.started > position }

@@ -1,14 +1,14 @@
 /// A histogram for equal durations in a row, those of requests sent and answered together: each costs a comparison.
-package struct DurationCounter: Sendable {
+struct DurationCounter: Sendable {
     private var recorded = LatencyHistogram()
     /// In nanoseconds. Not in `recorded` yet.
     private var latest: Int64 = 0
     private var times = 0
 
-    package init() {}
+    init() {}
 
     @inline(__always)
-    package mutating func record(nanoseconds: Int64) {
+    mutating func record(nanoseconds: Int64) {
         if nanoseconds == latest {
             times &+= 1
         } else {
@@ -17,7 +17,7 @@ package struct DurationCounter: Sendable {
         }
     }
 
-    package var histogram: LatencyHistogram {
+    var histogram: LatencyHistogram {
         var histogram = recorded
         histogram.record(nanoseconds: latest, times: times)
         return histogram

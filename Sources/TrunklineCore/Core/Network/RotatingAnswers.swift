@@ -11,16 +11,16 @@ package struct RotatingAnswers<Address: Hashable & Sendable, Value: Sendable>: S
         var returned: Instant?
     }
 
-    package static var memory: Duration { .seconds(300) }
+    static var memory: Duration { .seconds(300) }
     /// Long enough for eight of a hundred.
-    package static var longestMemory: Duration { .seconds(1800) }
+    static var longestMemory: Duration { .seconds(1800) }
     /// Per answer that is needed to have all addresses once. With an answer every 30 s, six times as long as an address
     /// is missing on average: of random answers, one in 400 comes later.
-    package static var memoryPerAnswer: Duration { .seconds(180) }
+    static var memoryPerAnswer: Duration { .seconds(180) }
     /// How long answers count as rotating after one that left out one address and brought back another.
-    package static var endurance: Duration { .seconds(600) }
+    static var endurance: Duration { .seconds(600) }
     /// Besides the addresses of the latest answer. Those that were seen last stay.
-    package static var capacity: Int { 4096 }
+    static var capacity: Int { 4096 }
 
     private var entries: [Address: Entry] = [:]
     private var lastNumber: UInt64 = 0

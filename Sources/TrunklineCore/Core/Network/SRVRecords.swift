@@ -2,12 +2,12 @@
 
 package struct SRVRecord: Hashable, Sendable {
     package let priority: UInt16
-    package let weight: UInt16
+    let weight: UInt16
     package let port: UInt16
     /// Without the final dot. Empty if the service is decidedly not available.
     package let target: String
 
-    package init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
+    init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
         (self.priority, self.weight, self.port, self.target) = (priority, weight, port, target)
     }
 }
@@ -33,9 +33,9 @@ package enum SRVError: Error, Hashable, Sendable, LoggableError {
 }
 
 package struct SRVRecords: Equatable, Sendable {
-    package let all: [SRVRecord]
+    let all: [SRVRecord]
 
-    package init(_ records: [SRVRecord]) { all = records }
+    init(_ records: [SRVRecord]) { all = records }
 
     /// | Offset | Size | Field |
     /// |---|---|---|

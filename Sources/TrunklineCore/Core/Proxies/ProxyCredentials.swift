@@ -3,7 +3,7 @@ package struct ProxyCredentials: Sendable, Hashable, CustomStringConvertible, Cu
     let username: String
     let password: String
 
-    package init(username: String, password: String) { (self.username, self.password) = (username, password) }
+    init(username: String, password: String) { (self.username, self.password) = (username, password) }
 
     package var description: String { "(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: [], displayStyle: .struct) }

@@ -1,10 +1,10 @@
 /// Tells the peer the addresses of the link (HAProxy, "The PROXY protocol, versions 1 & 2"). Nothing answers it.
-package struct ProxyHeaderExchange: OpeningExchange {
+struct ProxyHeaderExchange: OpeningExchange {
     private let version: ProxyHeader
     /// The addresses of a connection to a proxy are not those of the server.
     private let isProxied: Bool
 
-    package init(_ version: ProxyHeader, isProxied: Bool) { (self.version, self.isProxied) = (version, isProxied) }
+    init(_ version: ProxyHeader, isProxied: Bool) { (self.version, self.isProxied) = (version, isProxied) }
 
     package var isWithProxy: Bool { false }
 

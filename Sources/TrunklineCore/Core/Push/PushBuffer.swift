@@ -1,6 +1,6 @@
 /// The pushes that the reader has not taken yet, bounded by count and by bytes.
 package struct PushBuffer: Sendable {
-    package enum Overflow: Sendable, Equatable {
+    enum Overflow: Sendable, Equatable {
         case fail, dropOldest, dropNewest, suspendReading
     }
 
@@ -12,7 +12,7 @@ package struct PushBuffer: Sendable {
         case reconnected
     }
 
-    package enum Offer: Equatable, Sendable {
+    enum Offer: Equatable, Sendable {
         case taken
         /// No more pushes should be offered until `isRoomy`.
         case takenButFull
@@ -26,22 +26,22 @@ package struct PushBuffer: Sendable {
     private let maximumCount: Int
     private let maximumBytes: Int
     private let policy: Overflow
-    package private(set) var overflowCount = 0
+    private(set) var overflowCount = 0
     /// Includes those that were dropped later.
-    package private(set) var takenCount = 0
+    private(set) var takenCount = 0
 
-    package init(maximumCount: Int, maximumBytes: Int, policy: Overflow) {
+    init(maximumCount: Int, maximumBytes: Int, policy: Overflow) {
         self.maximumCount = max(1, maximumCount)
         self.maximumBytes = max(1, maximumBytes)
         self.policy = policy
     }
 
-    package var isEmpty: Bool { elements.isEmpty }
+    var isEmpty: Bool { elements.isEmpty }
 
-    package var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
+    var isRoomy: Bool { frameCount <= maximumCount / 2 && byteCount <= maximumBytes / 2 }
 
     /// `mayExceed`: under `suspendReading`, whether a full buffer takes the push; otherwise the push leaves a gap.
-    package mutating func offer(_ frame: Frame, mayExceed: Bool = true) -> Offer {
+    mutating func offer(_ frame: Frame, mayExceed: Bool = true) -> Offer {
         if frame.malformedReason != nil {
             noteDropped(1)
             return .taken
@@ -69,18 +69,18 @@ package struct PushBuffer: Sendable {
         return policy == .suspendReading && isNowFull ? .takenButFull : .taken
     }
 
-    package mutating func noteReconnected() {
+    mutating func noteReconnected() {
         // Unread elements must not grow without bound. Under `suspendReading`, frames may exceed the maximum.
         guard elements.last != .reconnected, elements.count / 2 <= max(maximumCount, frameCount) else { return }
         elements.append(.reconnected)
     }
 
-    package mutating func removeAll() {
+    mutating func removeAll() {
         elements = Deque()
         (frameCount, byteCount) = (0, 0)
     }
 
-    package mutating func next() -> Element? {
+    mutating func next() -> Element? {
         guard let element = elements.popFirst() else { return nil }
         if case .frame(let frame) = element {
             frameCount -= 1
@@ -89,7 +89,7 @@ package struct PushBuffer: Sendable {
         return element
     }
 
-    package mutating func noteDropped(_ count: Int) {
+    mutating func noteDropped(_ count: Int) {
         if case .dropped(let before)? = elements.last {
             elements[elements.count - 1] = .dropped(before + count)
         } else if elements.last == .reconnected, elements.count >= 2,
@@ -103,7 +103,7 @@ package struct PushBuffer: Sendable {
     }
 
     /// A push did not fit, and no later one is taken. The last element reports it.
-    package mutating func noteOverflow() {
+    mutating func noteOverflow() {
         if case .dropped? = elements.last { noteDropped(1) } else { elements.append(.dropped(1)) }
     }
 

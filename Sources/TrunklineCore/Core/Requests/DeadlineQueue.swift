@@ -13,15 +13,15 @@ package struct DeadlineQueue: Sendable {
 
     package init() {}
 
-    package var count: Int { heap.count }
+    var count: Int { heap.count }
 
-    package var capacity: Int { heap.capacity }
+    var capacity: Int { heap.capacity }
 
     package var earliest: Instant? { heap.first?.key }
 
     package mutating func insert(_ id: RequestID, deadline: Instant) { insert(id...id, deadline: deadline) }
 
-    package mutating func insert(_ ids: ClosedRange<RequestID>, deadline: Instant) {
+    mutating func insert(_ ids: ClosedRange<RequestID>, deadline: Instant) {
         heap.insert(Entry(next: ids.lowerBound, last: ids.upperBound), key: deadline)
     }
 

@@ -8,15 +8,15 @@ extension RequestQueue {
         var session: SessionID?
     }
 
-    package mutating func beginParking(on session: SessionID) {
+    mutating func beginParking(on session: SessionID) {
         guard parking.session != session || !exclusives.isEmpty else { return }
         unparkAll()
         parking.session = session
     }
 
-    package func hasParked(_ channel: UInt64) -> Bool { !isWithoutParking && parking.lines[channel] != nil }
+    func hasParked(_ channel: UInt64) -> Bool { !isWithoutParking && parking.lines[channel] != nil }
 
-    package mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
+    mutating func popParked(_ channel: UInt64, where mayGo: (QueuedRequest) -> Bool) -> QueuedRequest? {
         guard let request = parking.lines[channel]?.first?.request, mayGo(request) else { return nil }
         _ = parking.lines[channel]?.popFirst()
         dropLeft(ofLine: channel)
@@ -27,7 +27,7 @@ extension RequestQueue {
 
     /// Parks the requests before it, unless a request must go out alone: then all go in their order, and the first one
     /// must be taken.
-    package mutating func popFirst(
+    mutating func popFirst(
         channel: (Frame) -> UInt64,
         mayGo: (UInt64, QueuedRequest) -> Bool
     ) -> QueuedRequest? {

@@ -5,10 +5,10 @@
 ///                  │  └───── prepend ◄─────┤ (nothing of it was written)
 ///                  └─ wake ─ delayed ◄─────┘ delay (it has failed and is tried again)
 package struct RequestQueue: Sendable {
-    package struct Admission: Sendable {
-        package let id: RequestID
-        package let place: LinkMachine.Place
-        package let session: SessionID
+    struct Admission: Sendable {
+        let id: RequestID
+        let place: LinkMachine.Place
+        let session: SessionID
     }
 
     /// A request with a lower number is sent first.
@@ -28,7 +28,7 @@ package struct RequestQueue: Sendable {
     var isWithoutParking: Bool { rareParking.isInitial }
     /// The answers to the server that wait. They go out before all others. Some may have left.
     private var rareAnswers = Rare<Answers>()
-    package var isWithoutAnswers: Bool { rareAnswers.isInitial }
+    var isWithoutAnswers: Bool { rareAnswers.isInitial }
 
     private struct Answers: EmptyInitializable, Sendable {
         var places = Deque<(turn: Turn, id: RequestID)>()
@@ -39,21 +39,21 @@ package struct RequestQueue: Sendable {
     private var delayed: [RequestID: QueuedRequest] = [:]
     private var delays = DeadlineQueue()
     private var admissions: [Admission] = []
-    package private(set) var waitingCount = 0
-    package private(set) var waitingBytes = 0
+    private(set) var waitingCount = 0
+    private(set) var waitingBytes = 0
     /// The requests, waiting or not, that must go out alone. Usually there are none.
-    package private(set) var exclusives: Set<RequestID> = []
+    private(set) var exclusives: Set<RequestID> = []
     private let maximumWaiting: Int
     private let maximumBytes: Int
 
-    package init(maximumWaiting: Int = .max, maximumBytes: Int = .max) {
+    init(maximumWaiting: Int = .max, maximumBytes: Int = .max) {
         self.maximumWaiting = max(0, maximumWaiting)
         self.maximumBytes = max(0, maximumBytes)
     }
 
-    package var hasWaiting: Bool { waitingCount > 0 }
+    var hasWaiting: Bool { waitingCount > 0 }
 
-    package var waiting: [QueuedRequest] {
+    var waiting: [QueuedRequest] {
         guard isWithoutParking || parking.channels.isEmpty else {
             var queue = self
             queue.unparkAll()
@@ -62,9 +62,9 @@ package struct RequestQueue: Sendable {
         return (0..<slots.count).compactMap { slots[$0].request }
     }
 
-    package var delayedCount: Int { delayed.count }
+    var delayedCount: Int { delayed.count }
 
-    package var capacity: Int { max(slots.capacity, delays.capacity) }
+    var capacity: Int { max(slots.capacity, delays.capacity) }
 
     // MARK: Inserting
 
@@ -72,10 +72,10 @@ package struct RequestQueue: Sendable {
     private static var waitingCost: Int { 512 }
 
     /// What `maximumBytes` limits.
-    package var usedBytes: Int { waitingBytes + (waitingCount + delayed.count) * Self.waitingCost }
+    var usedBytes: Int { waitingBytes + (waitingCount + delayed.count) * Self.waitingCost }
 
     /// Mutating although it changes nothing: for a nonmutating method the compiler copies the queue, for every request.
-    package mutating func refusal(for cost: Int) -> String? {
+    mutating func refusal(for cost: Int) -> String? {
         let count = waitingCount + delayed.count
         guard count < maximumWaiting else {
             let requests = count == 1 ? "request is" : "requests are"
@@ -87,7 +87,7 @@ package struct RequestQueue: Sendable {
     }
 
     @discardableResult
-    package mutating func append(_ request: consuming QueuedRequest) -> Turn {
+    mutating func append(_ request: consuming QueuedRequest) -> Turn {
         let turn = nextTurn
         nextTurn += 1
         waitingCount += 1
@@ -97,7 +97,7 @@ package struct RequestQueue: Sendable {
     }
 
     /// The server may wait for it before it answers a request in flight, so nothing that holds requests back applies.
-    package mutating func noteAnswer(_ id: RequestID, _ turn: Turn) {
+    mutating func noteAnswer(_ id: RequestID, _ turn: Turn) {
         if rareAnswers.value.places.count > 2 * waitingCount + 64 {
             var places = exchange(&rareAnswers.value.places, with: Deque())
             places.removeAll { waiting($0.turn, id: $0.id) == nil }
@@ -107,7 +107,7 @@ package struct RequestQueue: Sendable {
     }
 
     /// If the answer is put on a link, a call of `went` must follow.
-    package mutating func popAnswer() -> QueuedRequest? {
+    mutating func popAnswer() -> QueuedRequest? {
         guard !isWithoutAnswers else { return nil }
         while let (turn, id) = rareAnswers.value.places.popFirst() {
             if let answer = remove(turn, id: id) { return answer }
@@ -116,7 +116,7 @@ package struct RequestQueue: Sendable {
     }
 
     @discardableResult
-    package mutating func prepend(_ request: QueuedRequest) -> Turn {
+    mutating func prepend(_ request: QueuedRequest) -> Turn {
         let turn = previousTurn
         previousTurn -= 1
         waitingCount += 1
@@ -127,13 +127,13 @@ package struct RequestQueue: Sendable {
 
     // MARK: To a link
 
-    package mutating func firstExpectsResponse() -> Bool? {
+    mutating func firstExpectsResponse() -> Bool? {
         dropLeft()
         return slots.isEmpty ? nil : slots[0].request?.expectsResponse
     }
 
     /// If the request is put on a link, a call of `went` must follow.
-    package mutating func popFirst() -> QueuedRequest? {
+    mutating func popFirst() -> QueuedRequest? {
         while let slot = popSlot() {
             // Not `if let`, which copies the request.
             guard case .some(let request) = slot.request else { continue }
@@ -143,13 +143,13 @@ package struct RequestQueue: Sendable {
         return nil
     }
 
-    package mutating func makeExclusive(_ id: RequestID) { exclusives.insert(id) }
+    mutating func makeExclusive(_ id: RequestID) { exclusives.insert(id) }
 
-    package mutating func dropExclusives(unless isAlive: (RequestID) -> Bool) {
+    mutating func dropExclusives(unless isAlive: (RequestID) -> Bool) {
         exclusives = exclusives.filter(isAlive)
     }
 
-    package func countBeforeExclusive(atMost most: Int) -> (count: Int, isExclusive: Bool) {
+    func countBeforeExclusive(atMost most: Int) -> (count: Int, isExclusive: Bool) {
         var count = 0
         for index in 0..<slots.count {
             guard let id = slots[index].request?.id else { continue }
@@ -160,16 +160,16 @@ package struct RequestQueue: Sendable {
         return (count, false)
     }
 
-    package var latestPlace: LinkMachine.Place? { admissions.last?.place }
+    var latestPlace: LinkMachine.Place? { admissions.last?.place }
 
-    package mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: SessionID) {
+    mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: SessionID) {
         admissions.append(Admission(id: id, place: place, session: session))
     }
 
-    package var hasAdmissions: Bool { !admissions.isEmpty }
+    var hasAdmissions: Bool { !admissions.isEmpty }
 
     @inline(__always)
-    package mutating func takeAdmissions(_ body: (Admission) -> Void) {
+    mutating func takeAdmissions(_ body: (Admission) -> Void) {
         for admission in admissions { body(admission) }
         admissions.removeAll(keepingCapacity: admissions.count <= 1024)
     }
@@ -190,14 +190,14 @@ package struct RequestQueue: Sendable {
 
     // MARK: Removing
 
-    package func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? {
+    func waiting(_ turn: Turn, id: RequestID) -> QueuedRequest? {
         if !isWithoutParking, let (channel, index) = parkedPlace(of: turn, id) {
             return parking.lines[channel]?[index].request
         }
         return index(of: turn, id).flatMap { slots[$0].request }
     }
 
-    package mutating func remove(_ turn: Turn, id: RequestID) -> QueuedRequest? {
+    mutating func remove(_ turn: Turn, id: RequestID) -> QueuedRequest? {
         if !isWithoutParking, let request = removeParked(turn, id) { return request }
         guard let index = index(of: turn, id), let request = slots[index].request else { return nil }
         slots[index].request = nil
@@ -206,7 +206,7 @@ package struct RequestQueue: Sendable {
         return request
     }
 
-    package mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest] {
+    mutating func removeAll(includingDelayed: Bool = true) -> [QueuedRequest] {
         unparkAll()
         var all: [QueuedRequest] = []
         while let request = popFirst() { all.append(request) }
@@ -226,14 +226,14 @@ package struct RequestQueue: Sendable {
         return low < slots.count && slots[low].turn == turn && slots[low].request?.id == id ? low : nil
     }
 
-    package mutating func dropRemoved() {
+    mutating func dropRemoved() {
         dropLeft()
         if slots.count > 2 * waitingCount + 64 { slots.removeAll { $0.request == nil } }
     }
 
     // MARK: Retries
 
-    package mutating func delay(_ request: QueuedRequest, until instant: Instant) {
+    mutating func delay(_ request: QueuedRequest, until instant: Instant) {
         delayed[request.id] = request
         delays.insert(request.id, deadline: instant)
         if delays.isCrowded(alive: delayed.count) {
@@ -242,21 +242,21 @@ package struct RequestQueue: Sendable {
         }
     }
 
-    package func delayed(_ id: RequestID) -> QueuedRequest? { delayed[id] }
+    func delayed(_ id: RequestID) -> QueuedRequest? { delayed[id] }
 
-    package mutating func removeDelayed(_ id: RequestID) -> QueuedRequest? { delayed.removeValue(forKey: id) }
+    mutating func removeDelayed(_ id: RequestID) -> QueuedRequest? { delayed.removeValue(forKey: id) }
 
-    package mutating func nextRested(at now: Instant) -> RequestID? {
+    mutating func nextRested(at now: Instant) -> RequestID? {
         while let id = delays.popDue(at: now) {
             if delayed[id] != nil { return id }
         }
         return nil
     }
 
-    package mutating func wake(_ id: RequestID) -> Turn? { delayed.removeValue(forKey: id).map { append($0) } }
+    mutating func wake(_ id: RequestID) -> Turn? { delayed.removeValue(forKey: id).map { append($0) } }
 
-    package var nextEndOfDelay: Instant? { delays.earliest }
+    var nextEndOfDelay: Instant? { delays.earliest }
 
     /// No request is left, and none will follow.
-    package mutating func forgetDelays() { delays = DeadlineQueue() }
+    mutating func forgetDelays() { delays = DeadlineQueue() }
 }

@@ -2,43 +2,43 @@
 ///
 ///     append ──► in the queue ◄──────────► on a link          register ──► on a link
 ///                      └───── forget ──────────┴──► removed
-package struct RequestTable<Waiter> {
+struct RequestTable<Waiter> {
     fileprivate struct Record {
         var facts: RequestFacts
         var waiter: Waiter
     }
 
     /// A connection takes requests from here; call `noteAdmissions` afterwards.
-    package var queue: RequestQueue
+    var queue: RequestQueue
     private var records = SequentialMap<Record>()
     private var deadlines = DeadlineQueue()
 
-    package init(maximumWaiting: Int, maximumBytes: Int) {
+    init(maximumWaiting: Int, maximumBytes: Int) {
         queue = RequestQueue(maximumWaiting: maximumWaiting, maximumBytes: maximumBytes)
     }
 
     // MARK: All requests
 
-    package var count: Int { records.count }
+    var count: Int { records.count }
 
-    package var ids: [RequestID] { records.sorted.map { RequestID($0.key) } }
+    var ids: [RequestID] { records.sorted.map { RequestID($0.key) } }
 
-    package var oldestOnLink: Instant? {
+    var oldestOnLink: Instant? {
         records.compactMap { if case .onLink = $0.facts.place { $0.facts.accepted } else { nil } }.min()
     }
 
-    package var capacity: Int { max(records.capacity, queue.capacity, deadlines.capacity) }
+    var capacity: Int { max(records.capacity, queue.capacity, deadlines.capacity) }
 
-    package subscript(_ id: RequestID) -> RequestFacts? { records.read(id.number) { $0.facts } }
+    subscript(_ id: RequestID) -> RequestFacts? { records.read(id.number) { $0.facts } }
 
-    package func waiter(of id: RequestID) -> Waiter? { records.read(id.number) { $0.waiter } }
+    func waiter(of id: RequestID) -> Waiter? { records.read(id.number) { $0.waiter } }
 
-    package mutating func setWaiter(_ waiter: Waiter, of id: RequestID) {
+    mutating func setWaiter(_ waiter: Waiter, of id: RequestID) {
         records.update(id.number) { $0.waiter = waiter }
     }
 
     @discardableResult
-    package mutating func forget(_ id: RequestID) -> Waiter? {
+    mutating func forget(_ id: RequestID) -> Waiter? {
         let record = records.remove(id.number)
         switch consume record {  // moved, not copied
         case .some(let record): return record.waiter
@@ -46,7 +46,7 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    package mutating func forgetAll() -> [(id: RequestID, place: RequestFacts.Place, waiter: Waiter)] {
+    mutating func forgetAll() -> [(id: RequestID, place: RequestFacts.Place, waiter: Waiter)] {
         let all = records.sorted.map { (id: RequestID($0.key), place: $0.value.facts.place, waiter: $0.value.waiter) }
         (records, deadlines) = (SequentialMap(), DeadlineQueue())
         _ = queue.removeAll()
@@ -56,7 +56,7 @@ package struct RequestTable<Waiter> {
 
     // MARK: On no link
 
-    package mutating func append(
+    mutating func append(
         _ request: consuming QueuedRequest,
         _ waiter: consuming Waiter,
         deadline: Instant?,
@@ -69,11 +69,11 @@ package struct RequestTable<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
-    package mutating func noteAnswer(_ id: RequestID) {
+    mutating func noteAnswer(_ id: RequestID) {
         if case .waiting(let turn)? = self[id]?.place { queue.noteAnswer(id, turn) }
     }
 
-    package func request(_ id: RequestID) -> QueuedRequest? {
+    func request(_ id: RequestID) -> QueuedRequest? {
         switch self[id]?.place {
         case .waiting(let turn)?: queue.waiting(turn, id: id)
         case .delayed?: queue.delayed(id)
@@ -81,14 +81,14 @@ package struct RequestTable<Waiter> {
         }
     }
 
-    package mutating func giveBack(_ requests: [QueuedRequest]) {
+    mutating func giveBack(_ requests: [QueuedRequest]) {
         for request in requests.reversed() where records.contains(request.id.number) {
             move(request.id, to: .waiting(queue.prepend(request)))
         }
     }
 
     /// A call of `forget` or `delay` must follow.
-    package mutating func remove(_ id: RequestID) -> QueuedRequest? {
+    mutating func remove(_ id: RequestID) -> QueuedRequest? {
         switch self[id]?.place {
         case .waiting(let turn)?: queue.remove(turn, id: id)
         case .delayed?: queue.removeDelayed(id)
@@ -97,18 +97,18 @@ package struct RequestTable<Waiter> {
     }
 
     /// The deadline of the request still applies.
-    package mutating func delay(_ request: QueuedRequest, until instant: Instant) {
+    mutating func delay(_ request: QueuedRequest, until instant: Instant) {
         move(request.id, to: .delayed)
         queue.delay(request, until: instant)
     }
 
-    package mutating func wake(_ id: RequestID) {
+    mutating func wake(_ id: RequestID) {
         if records.contains(id.number), let turn = queue.wake(id) { move(id, to: .waiting(turn)) }
     }
 
     // MARK: On a link
 
-    package mutating func register(
+    mutating func register(
         _ id: RequestID,
         _ type: UInt32,
         _ waiter: consuming Waiter,
@@ -124,7 +124,7 @@ package struct RequestTable<Waiter> {
         if let deadline { watch(id, deadline) }
     }
 
-    package mutating func noteAdmissions(at now: @autoclosure () -> Instant) {
+    mutating func noteAdmissions(at now: @autoclosure () -> Instant) {
         guard queue.hasAdmissions else { return }
         let now = now()
         queue.takeAdmissions { admission in
@@ -138,7 +138,7 @@ package struct RequestTable<Waiter> {
 
     /// Registers new requests that were put on a link without being taken from the queue.
     @inline(__always)
-    package mutating func registerAdmissions(
+    mutating func registerAdmissions(
         accepted: Instant,
         at now: Instant,
         _ request: (RequestID) -> (type: UInt32, waiter: Waiter)
@@ -162,29 +162,29 @@ package struct RequestTable<Waiter> {
     // MARK: Time
 
     /// `nextExpired` returns the ID at `deadline`, unless the request has left before.
-    package mutating func watch(_ id: RequestID, _ deadline: Instant) { watch(id...id, deadline) }
+    mutating func watch(_ id: RequestID, _ deadline: Instant) { watch(id...id, deadline) }
 
-    package mutating func watch(_ ids: ClosedRange<RequestID>, _ deadline: Instant) {
+    mutating func watch(_ ids: ClosedRange<RequestID>, _ deadline: Instant) {
         deadlines.insert(ids, deadline: deadline)
         dropDeadDeadlines()
     }
 
-    package mutating func nextExpired(at now: Instant) -> RequestID? {
+    mutating func nextExpired(at now: Instant) -> RequestID? {
         while let id = deadlines.popDue(at: now) {
             if records.contains(id.number) { return id }
         }
         return nil
     }
 
-    package var watchedCount: Int { deadlines.count }
+    var watchedCount: Int { deadlines.count }
 
-    package var nextDeadline: Instant? {
+    var nextDeadline: Instant? {
         guard let delay = queue.nextEndOfDelay else { return deadlines.earliest }
         return min(delay, deadlines.earliest ?? delay)
     }
 
     /// Called at the end of every batch.
-    package mutating func giveBackMemory() {
+    mutating func giveBackMemory() {
         queue.dropRemoved()
         dropDeadDeadlines()
         if !queue.exclusives.isEmpty { queue.dropExclusives { records.contains($0.number) } }
@@ -197,7 +197,7 @@ package struct RequestTable<Waiter> {
     }
 
     /// No request is left, and none will follow, so no timer needs to fire.
-    package mutating func forgetDeadlines() {
+    mutating func forgetDeadlines() {
         deadlines = DeadlineQueue()
         queue.forgetDelays()
     }
@@ -207,17 +207,17 @@ extension RequestTable: Sendable where Waiter: Sendable {}
 extension RequestTable.Record: Sendable where Waiter: Sendable {}
 
 /// What is known about a request from its call to its end, apart from its waiter.
-package struct RequestFacts: Sendable {
-    package enum Place: Sendable {
+struct RequestFacts: Sendable {
+    enum Place: Sendable {
         case waiting(RequestQueue.Turn)
         case delayed
         case onLink(session: SessionID, LinkMachine.Place)
     }
 
-    package fileprivate(set) var place: Place
-    package let type: UInt32
-    package fileprivate(set) var hasWaited = false
-    package let accepted: Instant
+    fileprivate(set) var place: Place
+    let type: UInt32
+    fileprivate(set) var hasWaited = false
+    let accepted: Instant
     /// `distantFuture` while the request is on no link.
-    package fileprivate(set) var admitted = Instant.distantFuture
+    fileprivate(set) var admitted = Instant.distantFuture
 }

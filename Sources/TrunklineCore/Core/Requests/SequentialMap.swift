@@ -13,20 +13,20 @@ package struct SequentialMap<Value> {
         var value: Value?
     }
 
-    package init() { ring = [] }
+    init() { ring = [] }
 
-    package var count: Int { ringCount + stragglers.count }
+    var count: Int { ringCount + stragglers.count }
 
-    package var isEmpty: Bool { count == 0 }
+    var isEmpty: Bool { count == 0 }
 
-    package var capacity: Int { ring.count + stragglers.capacity }
+    var capacity: Int { ring.count + stragglers.capacity }
 
     /// The ring and the dictionary do not shrink below this: enough for 1,024 values that come and go together.
     static var keptCapacity: Int { 2048 }
 
     func index(_ key: UInt64) -> Int { Int(truncatingIfNeeded: key) & (ring.count &- 1) }
 
-    package func contains(_ key: UInt64) -> Bool {
+    func contains(_ key: UInt64) -> Bool {
         guard !ring.isEmpty else { return false }
         let index = index(key)
         if ring[index].key == key, ring[index].value != nil { return true }
@@ -34,7 +34,7 @@ package struct SequentialMap<Value> {
     }
 
     /// Setting `nil` has no effect; use `remove(_:)`.
-    package subscript(key: UInt64) -> Value? {
+    subscript(key: UInt64) -> Value? {
         get {
             guard !ring.isEmpty else { return nil }
             let index = index(key)
@@ -49,7 +49,7 @@ package struct SequentialMap<Value> {
 
     /// Copies no more of the value than `body` does.
     @inline(__always)
-    package func read<Result>(_ key: UInt64, _ body: (borrowing Value) -> Result) -> Result? {
+    func read<Result>(_ key: UInt64, _ body: (borrowing Value) -> Result) -> Result? {
         guard !ring.isEmpty else { return nil }
         let index = index(key)
         if ring[index].key == key, let value = ring[index].value { return body(value) }
@@ -57,7 +57,7 @@ package struct SequentialMap<Value> {
         return body(value)
     }
 
-    package mutating func insert(_ value: consuming Value, for key: UInt64) {
+    mutating func insert(_ value: consuming Value, for key: UInt64) {
         // The ring grows when it is half full, so that collisions are rare while the keys are in sequence.
         if ringCount >= ring.count / 2 { grow() }
         let index = index(key)
@@ -84,7 +84,7 @@ package struct SequentialMap<Value> {
 
     @discardableResult
     @inline(__always)
-    package mutating func update(_ key: UInt64, _ change: (inout Value) -> Void) -> Bool {
+    mutating func update(_ key: UInt64, _ change: (inout Value) -> Void) -> Bool {
         guard !ring.isEmpty else { return false }
         let index = index(key)
         if ring[index].key == key, var value = ring[index].value.take() {
@@ -105,7 +105,7 @@ package struct SequentialMap<Value> {
     }
 
     @discardableResult
-    package mutating func remove(_ key: UInt64) -> Value? {
+    mutating func remove(_ key: UInt64) -> Value? {
         guard !ring.isEmpty else { return nil }
         let index = index(key)
         if ring[index].key == key, let value = ring[index].value.take() {
@@ -124,22 +124,22 @@ package struct SequentialMap<Value> {
         return value
     }
 
-    package func hasValue(where predicate: (Value) -> Bool) -> Bool {
+    func hasValue(where predicate: (Value) -> Bool) -> Bool {
         ring.contains { $0.value.map(predicate) ?? false } || stragglers.values.contains(where: predicate)
     }
 
-    package func compactMap<Result>(_ transform: (Value) -> Result?) -> [Result] {
+    func compactMap<Result>(_ transform: (Value) -> Result?) -> [Result] {
         ring.compactMap { $0.value.flatMap(transform) } + stragglers.values.compactMap(transform)
     }
 
-    package func forEach(_ body: (_ key: UInt64, _ value: Value) -> Void) {
+    func forEach(_ body: (_ key: UInt64, _ value: Value) -> Void) {
         for slot in ring {
             if let value = slot.value { body(slot.key, value) }
         }
         for (key, value) in stragglers { body(key, value) }
     }
 
-    package var sorted: [(key: UInt64, value: Value)] {
+    var sorted: [(key: UInt64, value: Value)] {
         var all: [(key: UInt64, value: Value)] = stragglers.map { ($0.key, $0.value) }
         for slot in ring {
             if let value = slot.value { all.append((slot.key, value)) }
@@ -147,7 +147,7 @@ package struct SequentialMap<Value> {
         return all.sorted { $0.key < $1.key }
     }
 
-    package mutating func removeAll() { self = SequentialMap() }
+    mutating func removeAll() { self = SequentialMap() }
 
     mutating func grow() { resize(to: max(4, ring.count * 2)) }
 

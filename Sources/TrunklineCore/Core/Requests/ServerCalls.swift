@@ -6,26 +6,26 @@
 package struct ServerCalls: Sendable {
     package struct Limits: Sendable, Equatable {
         /// A running handler counts until its answer is written: a server that does not read cannot fill the memory.
-        package let maximumConcurrent: Int
-        package let maximumWaiting: Int
-        package let maximumWaitingBytes: Int
+        let maximumConcurrent: Int
+        let maximumWaiting: Int
+        let maximumWaitingBytes: Int
 
-        package init(maximumConcurrent: Int, maximumWaiting: Int, maximumWaitingBytes: Int) {
+        init(maximumConcurrent: Int, maximumWaiting: Int, maximumWaitingBytes: Int) {
             self.maximumConcurrent = max(1, maximumConcurrent)
             self.maximumWaiting = max(0, maximumWaiting)
             self.maximumWaitingBytes = max(0, maximumWaitingBytes)
         }
     }
 
-    package struct Counts: Sendable, Equatable {
-        package var received = 0
-        package var answered = 0
-        package var refused: [ServingRefusal: Int] = [:]
-        package var cancelled = 0
-        package var dropped = 0
+    struct Counts: Sendable, Equatable {
+        var received = 0
+        var answered = 0
+        var refused: [ServingRefusal: Int] = [:]
+        var cancelled = 0
+        var dropped = 0
     }
 
-    package enum Arrival: Sendable, Equatable {
+    enum Arrival: Sendable, Equatable {
         case accepted
         case refused(ServingRefusal)
         /// Not counted: an answer would be taken for that of the earlier request with this serial.
@@ -68,33 +68,33 @@ package struct ServerCalls: Sendable {
     private var lastID = Self.firstID
     private var waitingBytes = 0
     private var refusalCount = 0
-    package private(set) var waitingCount = 0
+    private(set) var waitingCount = 0
     /// Without abandoned calls.
     private var liveCount = 0
     /// The number of handlers that run and of answers that are being written.
-    package private(set) var occupiedCount = 0
-    package private(set) var counts = Counts()
-    package private(set) var limits: Limits?
+    private(set) var occupiedCount = 0
+    private(set) var counts = Counts()
+    private(set) var limits: Limits?
 
     /// The IDs of the client's requests and of their parts are lower.
-    package static let firstID = RequestID(3 << 62)
+    static let firstID = RequestID(3 << 62)
 
     /// How many refusals may wait to be written. A server that sends requests and never reads must not fill the memory.
-    package static let maximumRefusals = 24_576
+    static let maximumRefusals = 24_576
 
-    package init() {}
+    init() {}
 
-    package var isIdle: Bool { waitingCount == 0 && liveCount == 0 }
+    var isIdle: Bool { waitingCount == 0 && liveCount == 0 }
 
-    package var openCount: Int {
+    var openCount: Int {
         waitingCount + liveCount + outgoing.values.reduce(0) { $0 + ($1.reason == .cancelled ? 0 : 1) }
     }
 
     // MARK: The server
 
-    package mutating func begin(_ limits: Limits) { self.limits = limits }
+    mutating func begin(_ limits: Limits) { self.limits = limits }
 
-    package mutating func stop() -> [Frame] {
+    mutating func stop() -> [Frame] {
         limits = nil
         var waiting: [Frame] = []
         while let id = queue.popFirst() {
@@ -105,7 +105,7 @@ package struct ServerCalls: Sendable {
 
     // MARK: In
 
-    package mutating func receive(_ request: consuming Frame) -> Arrival {
+    mutating func receive(_ request: consuming Frame) -> Arrival {
         let key = Key(of: request)
         guard ids[key] == nil else { return .repeated }
         counts.received += 1
@@ -126,7 +126,7 @@ package struct ServerCalls: Sendable {
         return .accepted
     }
 
-    package mutating func startNext() -> (id: RequestID, request: Frame)? {
+    mutating func startNext() -> (id: RequestID, request: Frame)? {
         guard let limits, waitingCount > 0, occupiedCount < limits.maximumConcurrent else { return nil }
         while let id = queue.popFirst() {
             guard let call = calls[id], call.state == .waiting else { continue }
@@ -140,7 +140,7 @@ package struct ServerCalls: Sendable {
         return nil
     }
 
-    package mutating func cancel(
+    mutating func cancel(
         _ serial: SerialNumber,
         on session: SessionID
     ) -> (request: Frame, handler: RequestID?)? {
@@ -155,7 +155,7 @@ package struct ServerCalls: Sendable {
     }
 
     /// Returns the handlers that run for the link, in order.
-    package mutating func linkEnded(_ session: SessionID?) -> [RequestID] {
+    mutating func linkEnded(_ session: SessionID?) -> [RequestID] {
         var running: [RequestID] = []
         for (id, call) in calls.sorted(by: { $0.key < $1.key }) {
             guard session == nil || call.request.session == session, call.state != .abandoned else { continue }
@@ -174,7 +174,7 @@ package struct ServerCalls: Sendable {
 
     // MARK: Out
 
-    package mutating func handlerEnded(_ id: RequestID) -> Frame? {
+    mutating func handlerEnded(_ id: RequestID) -> Frame? {
         guard let call = calls.removeValue(forKey: id) else { return nil }
         occupiedCount -= 1
         guard call.state == .running else { return nil }
@@ -183,20 +183,20 @@ package struct ServerCalls: Sendable {
         return call.request
     }
 
-    package mutating func endWithoutAnswer() { counts.answered += 1 }
+    mutating func endWithoutAnswer() { counts.answered += 1 }
 
-    package mutating func drop() { counts.dropped += 1 }
+    mutating func drop() { counts.dropped += 1 }
 
-    package var mayRefuse: Bool { refusalCount < Self.maximumRefusals }
+    var mayRefuse: Bool { refusalCount < Self.maximumRefusals }
 
-    package mutating func queue(_ reason: ServingRefusal?, for request: Frame, on session: SessionID) -> RequestID {
+    mutating func queue(_ reason: ServingRefusal?, for request: Frame, on session: SessionID) -> RequestID {
         let id = nextID()
         outgoing[id] = Outgoing(session: session, reason: reason, request: reason == nil ? request : nil)
         if reason == nil { occupiedCount += 1 } else { refusalCount += 1 }
         return id
     }
 
-    package mutating func wrote(_ id: RequestID) -> ServingRefusal? {
+    mutating func wrote(_ id: RequestID) -> ServingRefusal? {
         guard let frame = outgoing[id] else { return nil }
         remove(id, frame)
         switch frame.reason {
@@ -208,7 +208,7 @@ package struct ServerCalls: Sendable {
     }
 
     /// Returns the request of an answer, which is to be refused. A refusal is dropped.
-    package mutating func couldNotEncode(_ id: RequestID) -> Frame? {
+    mutating func couldNotEncode(_ id: RequestID) -> Frame? {
         guard let frame = outgoing[id] else { return nil }
         remove(id, frame)
         if let request = frame.request { return request }

@@ -8,12 +8,12 @@ package struct Rare<Value: EmptyInitializable & Sendable>: Sendable {
 
     private var box: Box?
 
-    package init() {}
+    init() {}
 
     @inline(__always)
-    package var isInitial: Bool { box == nil }
+    var isInitial: Bool { box == nil }
 
-    package var value: Value {
+    var value: Value {
         get { box?.value ?? Value() }
         _modify {
             if !isKnownUniquelyReferenced(&box) { box = Box(value) }

@@ -3,9 +3,9 @@
 package struct StableHasher: Sendable {
     private var state: UInt64 = 0xcbf2_9ce4_8422_2325
 
-    package init() {}
+    init() {}
 
-    package mutating func combine(_ bytes: some Sequence<UInt8>) {
+    mutating func combine(_ bytes: some Sequence<UInt8>) {
         var state = state
         for byte in bytes { state = (state ^ UInt64(byte)) &* 0x0100_0000_01b3 }
         self.state = state
@@ -17,7 +17,7 @@ package struct StableHasher: Sendable {
         return hasher.value
     }
 
-    package var value: UInt64 {
+    var value: UInt64 {
         var finalizer = SeededGenerator(seed: state)
         return finalizer.next()
     }

@@ -16,7 +16,7 @@ public struct CertificateExpiry: Sendable, Hashable {
     /// The time after which the certificate has expired, in seconds since 1970-01-01 00:00 UTC.
     public let notAfter: Int64
     /// In seconds since 1970-01-01 00:00 UTC.
-    package let notBefore: Int64
+    let notBefore: Int64
 
     package init(_ owner: Owner, _ certificate: TLSCertificate) {
         self.owner = owner
@@ -25,12 +25,12 @@ public struct CertificateExpiry: Sendable, Hashable {
 
     /// The first of the chain is that of the server. Others do not count if they have expired at `now`, the time since
     /// 1970: servers also present certificates that no client needs, such as a cross-signed root.
-    package static func first(of chain: [TLSCertificate], at now: Duration?) -> TLSCertificate? {
+    static func first(of chain: [TLSCertificate], at now: Duration?) -> TLSCertificate? {
         let others = chain.dropFirst().filter { certificate in now.map { .seconds(certificate.notAfter) > $0 } ?? true }
         return (chain.prefix(1) + others).min { $0.notAfter < $1.notAfter }
     }
 
-    package func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
+    func timeLeft(at now: Duration) -> Duration { .seconds(notAfter) - now }
 
     package func problem(at now: Duration) -> String? {
         let left = timeLeft(at: now)

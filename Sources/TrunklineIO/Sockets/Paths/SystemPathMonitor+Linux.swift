@@ -7,17 +7,17 @@
 
     /// Uses netlink(7) on the loop of its first observer. Paths are queried, and cached until something changes. If
     /// netlink is forbidden or missing, every path is `unknown`, and one line is written to standard error.
-    package final class SystemPathMonitor: PathMonitor {
-        package static let shared = SystemPathMonitor()
+    final class SystemPathMonitor: PathMonitor {
+        static let shared = SystemPathMonitor()
 
-        package typealias Opener = @Sendable (_ groups: UInt32) -> Int32
+        typealias Opener = @Sendable (_ groups: UInt32) -> Int32
 
         private let open: Opener
         private let report: @Sendable (String) -> Void
         private let observers = PathObservers()
         private let state = Lock(State())
 
-        package init(
+        init(
             opening open: @escaping Opener = openNetlinkSocket,
             reporting report: @escaping @Sendable (String) -> Void = { writeToStandardError($0) }
         ) {

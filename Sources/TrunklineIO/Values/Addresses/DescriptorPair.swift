@@ -1,10 +1,10 @@
 package struct DescriptorPair: Hashable, Sendable, CustomStringConvertible {
-    package let reading: Int32
-    package let writing: Int32
+    let reading: Int32
+    let writing: Int32
     /// Closes the descriptors, unless a link has taken them.
-    package let owner: any AnyObject & Sendable
+    let owner: any AnyObject & Sendable
 
-    package init(reading: Int32, writing: Int32, owner: any AnyObject & Sendable) {
+    init(reading: Int32, writing: Int32, owner: any AnyObject & Sendable) {
         (self.reading, self.writing, self.owner) = (reading, writing, owner)
     }
 

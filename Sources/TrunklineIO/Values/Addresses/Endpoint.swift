@@ -238,8 +238,8 @@ extension Endpoint: ExpressibleByStringLiteral {
 /// The error that ``Endpoint/init(parsing:)`` throws for text that is not a valid endpoint.
 public struct EndpointError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Unescaped. It may contain a password or control characters, so it must not be logged.
-    package let text: String
-    package let reason: String
+    let text: String
+    let reason: String
 
     /// The text, the reason, and the valid formats. The text is escaped, and anything before an `@` is replaced by
     /// `(redacted)`.

@@ -40,7 +40,7 @@ public struct NetworkRoute: Sendable, Hashable, CustomStringConvertible {
     /// Whether the interface is a tunnel, such as that of a VPN, whose packets travel inside those of another
     /// interface. Determined by the kind of the interface on Linux, and by its name and flags on Darwin.
     public let isTunnel: Bool
-    package let source: SocketAddress?
+    let source: SocketAddress?
 
     package init(interface: String, source: SocketAddress?, gateway: String? = nil, isTunnel: Bool = false) {
         self.interface = interface

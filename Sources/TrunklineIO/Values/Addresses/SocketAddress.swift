@@ -75,13 +75,13 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     private static func zone(_ scope: UInt32) -> String { scope == 0 ? "" : "%\(scope)" }
 
-    package var lacksZone: Bool {
+    var lacksZone: Bool {
         guard case .ipv6(let bytes, _, 0) = self, bytes.count == 16 else { return false }
         return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
     }
 
     /// `inet_aton`: one to four numbers, decimal, octal or hexadecimal, the last of which fills the remaining bytes.
-    package static func abbreviatedIPv4(_ text: String) -> [UInt8]? {
+    static func abbreviatedIPv4(_ text: String) -> [UInt8]? {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard (1...4).contains(parts.count) else { return nil }
         var value: UInt64 = 0

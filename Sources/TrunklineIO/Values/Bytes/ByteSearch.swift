@@ -86,7 +86,7 @@ private struct PatternKey {
     var word: UInt64 = 0
     var mask: UInt64 = 0
 
-    package init(_ pattern: UnsafeRawBufferPointer) {
+    init(_ pattern: UnsafeRawBufferPointer) {
         for index in 0..<min(8, pattern.count) {
             word |= unsafe UInt64(pattern[index]) &<< UInt64(8 &* index)
             mask |= 0xff &<< UInt64(8 &* index)

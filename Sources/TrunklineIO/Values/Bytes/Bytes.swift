@@ -43,7 +43,7 @@ public struct Bytes: Sendable {
     public init(_ text: String) { self.init(Array(text.utf8)) }
 
     @usableFromInline
-    package init(sharing storage: [UInt8], in range: Range<Int>) {
+    init(sharing storage: [UInt8], in range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= storage.count, "range outside the storage")
         self.storage = storage
         start = range.lowerBound
@@ -165,7 +165,7 @@ extension Bytes: ExpressibleByStringInterpolation, ExpressibleByArrayLiteral {
     public init(arrayLiteral bytes: UInt8...) { self.init(bytes) }
 
     /// Only for `compacted`: the capacity of an array of the same size differs from run to run.
-    package var heldBytes: Int { storage.capacity }
+    var heldBytes: Int { storage.capacity }
 
     package var compacted: Bytes { heldBytes <= count + count / 8 + 64 ? self : Bytes(Array(self)) }
 }

@@ -5,24 +5,24 @@ package struct ReceiveMemory: Sendable {
     /// Bodies shared it when it was added. The oldest is first.
     private var lent = Deque<[UInt8]>()
     /// Invariant: at most `maximumLent`.
-    package private(set) var lentByteCount = 0
+    private(set) var lentByteCount = 0
     /// The length of `lent` at which its oldest memory is used again. Grows when that is still shared.
     private var depth = 1
     private var wasLent = false
     private var lastLent = Instant(nanoseconds: 0)
 
-    package static let maximumLent = 4 * 1024 * 1024
+    static let maximumLent = 4 * 1024 * 1024
     /// Larger runs of memory, for single large frames, are released after use.
-    package static let maximumSize = maximumLent / 4
-    package static let keepNanoseconds: Int64 = 100_000_000
+    static let maximumSize = maximumLent / 4
+    static let keepNanoseconds: Int64 = 100_000_000
 
     private let reusesLent: Bool
 
     package init(reusesLent: Bool = true) { self.reusesLent = reusesLent }
 
-    package var spareByteCount: Int { spare.count }
+    var spareByteCount: Int { spare.count }
 
-    package var hasLent: Bool { !lent.isEmpty }
+    var hasLent: Bool { !lent.isEmpty }
 
     /// The content is unspecified. Earlier memory of `minimum` to `maximum` bytes is used again.
     mutating func take(_ size: Int, atLeast minimum: Int, atMost maximum: Int = .max) -> [UInt8] {
@@ -70,7 +70,7 @@ package struct ReceiveMemory: Sendable {
         }
     }
 
-    package mutating func trim(at now: Instant) {
+    mutating func trim(at now: Instant) {
         guard hasLent else { return }
         if wasLent {
             (wasLent, lastLent) = (false, now)

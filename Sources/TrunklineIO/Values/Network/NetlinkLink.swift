@@ -1,13 +1,13 @@
-package struct NetlinkLink: Equatable {
-    package let index: UInt32
+struct NetlinkLink: Equatable {
+    let index: UInt32
     private let flags: UInt32
     /// An `ARPHRD_` number of linux/if_arp.h.
     private let hardware: UInt16
-    package private(set) var name = ""
-    package private(set) var kind: String?
+    private(set) var name = ""
+    private(set) var kind: String?
 
     /// RTM_NEWLINK; `nil` for any other message, or a malformed one.
-    package init?(_ message: NetlinkMessage) {
+    init?(_ message: NetlinkMessage) {
         guard message.type == 16, let hardware = message.body.netlinkInteger(at: 2, as: UInt16.self),
             let index = message.body.netlinkInteger(at: 4, as: UInt32.self),
             let flags = message.body.netlinkInteger(at: 8, as: UInt32.self), message.body.count >= 16
@@ -22,14 +22,14 @@ package struct NetlinkLink: Equatable {
         }
     }
 
-    package var isUp: Bool { flags & InterfaceFlags.up != 0 }
+    var isUp: Bool { flags & InterfaceFlags.up != 0 }
 
-    package var isLoopback: Bool { flags & InterfaceFlags.loopback != 0 }
+    var isLoopback: Bool { flags & InterfaceFlags.loopback != 0 }
 
     /// Also without a carrier, such as `dummy`. One flag is sufficient: they change in turn, or netlink sets only one.
-    package var isUsable: Bool { isUp && flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0 }
+    var isUsable: Bool { isUp && flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0 }
 
-    package var isTunnel: Bool {
+    var isTunnel: Bool {
         if let kind {
             if Self.tunnels.contains(kind) { return true }
             if Self.modems.contains(kind) { return false }
@@ -49,10 +49,10 @@ package struct NetlinkLink: Equatable {
 }
 
 /// The values are the same on every system; `lowerUp` exists on Linux only.
-package enum InterfaceFlags {
-    package static let up: UInt32 = 0x1
-    package static let loopback: UInt32 = 0x8
-    package static let pointToPoint: UInt32 = 0x10
-    package static let running: UInt32 = 0x40
-    package static let lowerUp: UInt32 = 0x10000
+enum InterfaceFlags {
+    static let up: UInt32 = 0x1
+    static let loopback: UInt32 = 0x8
+    static let pointToPoint: UInt32 = 0x10
+    static let running: UInt32 = 0x40
+    static let lowerUp: UInt32 = 0x10000
 }

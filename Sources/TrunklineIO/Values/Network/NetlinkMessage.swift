@@ -10,20 +10,20 @@
 /// | 6 | 2 | flags |
 /// | 8 | 4 | sequence number; in an answer, that of the request |
 /// | 12 | 4 | port of the sender |
-package struct NetlinkMessage: Equatable {
-    package static let headerSize = 16
+struct NetlinkMessage: Equatable {
+    static let headerSize = 16
 
-    package let type: UInt16
-    package let sequence: UInt32
-    package let body: ArraySlice<UInt8>
+    let type: UInt16
+    let sequence: UInt32
+    let body: ArraySlice<UInt8>
 
     /// 0 for success; `nil` in any message but an answer.
-    package var errorNumber: Int32? {
+    var errorNumber: Int32? {
         guard type == 2 else { return nil }
         return body.netlinkInteger(at: 0, as: Int32.self).map { 0 &- $0 }
     }
 
-    package var concernsPaths: Bool {
+    var concernsPaths: Bool {
         switch type {
         case 16, 17: body.first != 7  // a link, but not the port of a bridge (AF_BRIDGE), which has no address
         case 20, 21, 32, 33: true  // an address, a rule
@@ -35,10 +35,10 @@ package struct NetlinkMessage: Equatable {
     }
 }
 
-package struct NetlinkMessages: Sequence, IteratorProtocol {
+struct NetlinkMessages: Sequence, IteratorProtocol {
     private var rest: ArraySlice<UInt8>
 
-    package init(_ datagram: ArraySlice<UInt8>) { rest = datagram }
+    init(_ datagram: ArraySlice<UInt8>) { rest = datagram }
 
     package mutating func next() -> NetlinkMessage? {
         guard let length = rest.netlinkInteger(at: 0, as: UInt32.self).flatMap({ Int(exactly: $0) }),
@@ -63,10 +63,10 @@ package struct NetlinkMessages: Sequence, IteratorProtocol {
 /// | 0 | 2 | length, including these 4 bytes |
 /// | 2 | 2 | type |
 /// | 4 | n | value |
-package struct NetlinkAttributes: Sequence, IteratorProtocol {
+struct NetlinkAttributes: Sequence, IteratorProtocol {
     private var rest: ArraySlice<UInt8>
 
-    package init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
+    init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
     package mutating func next() -> (type: UInt16, value: ArraySlice<UInt8>)? {
         guard let length = rest.netlinkInteger(at: 0, as: UInt16.self).map({ Int($0) }),

@@ -1,6 +1,6 @@
-package enum NetlinkRequest {
+enum NetlinkRequest {
     /// RTM_GETROUTE for a TCP segment. With `findsEntry`, the entry names the interface of an address of this host.
-    package static func route(
+    static func route(
         to address: SocketAddress,
         from source: SocketAddress?,
         findsEntry: Bool = false,
@@ -31,7 +31,7 @@ package enum NetlinkRequest {
     }
 
     /// RTM_GETLINK.
-    package static func link(_ index: UInt32, sequence: UInt32) -> [UInt8] {
+    static func link(_ index: UInt32, sequence: UInt32) -> [UInt8] {
         var message = Message(type: 18, sequence: sequence)
         message.append(UInt32(0))  // family, type
         message.append(index)

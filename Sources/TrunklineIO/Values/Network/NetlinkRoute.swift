@@ -1,14 +1,14 @@
-package struct NetlinkRoute: Equatable {
+struct NetlinkRoute: Equatable {
     /// An `RTN_` number of linux/rtnetlink.h.
     private let kind: UInt8
     private let flags: UInt32
-    package private(set) var interface: UInt32?
-    package private(set) var source: [UInt8]?
+    private(set) var interface: UInt32?
+    private(set) var source: [UInt8]?
     /// Its address family may differ from that of the destination.
-    package private(set) var gateway: [UInt8]?
+    private(set) var gateway: [UInt8]?
 
     /// RTM_NEWROUTE; `nil` for any other message, or a malformed one.
-    package init?(_ message: NetlinkMessage) {
+    init?(_ message: NetlinkMessage) {
         guard message.type == 24, message.body.count >= 12 else { return nil }
         let body = message.body
         kind = body[body.startIndex + 7]
@@ -28,8 +28,8 @@ package struct NetlinkRoute: Equatable {
         bytes.count == 4 || bytes.count == 16 ? Array(bytes) : nil
     }
 
-    package var isLocal: Bool { kind == 2 }
+    var isLocal: Bool { kind == 2 }
 
     /// Not blackhole, unreachable, prohibit or throw, and neither RTNH_F_DEAD nor RTNH_F_LINKDOWN.
-    package var leadsOn: Bool { !(6...9).contains(kind) && flags & (1 | 16) == 0 }
+    var leadsOn: Bool { !(6...9).contains(kind) && flags & (1 | 16) == 0 }
 }

@@ -1,11 +1,11 @@
 package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
-    package let executable: String
-    package let arguments: [String]
-    package let environment: [String: String]
-    package let inheritsEnvironment: Bool
-    package let workingDirectory: String?
+    let executable: String
+    let arguments: [String]
+    let environment: [String: String]
+    let inheritsEnvironment: Bool
+    let workingDirectory: String?
 
-    package init(
+    init(
         _ executable: String,
         _ arguments: [String] = [],
         environment: [String: String] = [:],
@@ -16,7 +16,7 @@ package struct ChildCommand: Hashable, Sendable, CustomStringConvertible {
         (self.inheritsEnvironment, self.workingDirectory) = (inheritsEnvironment, workingDirectory)
     }
 
-    package var mistake: String? {
+    var mistake: String? {
         if executable.isEmpty { return "the executable is empty" }
         if workingDirectory?.isEmpty == true { return "the working directory is empty" }
         if environment.keys.contains(where: { $0.isEmpty || $0.contains("=") }) {

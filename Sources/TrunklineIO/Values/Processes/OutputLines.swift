@@ -4,13 +4,13 @@ package struct OutputLines: Sendable {
         package let text: String
         package let omitted: Int
 
-        package init(_ text: String, omitted: Int = 0) { (self.text, self.omitted) = (text, omitted) }
+        init(_ text: String, omitted: Int = 0) { (self.text, self.omitted) = (text, omitted) }
     }
 
     /// In bytes. What follows is left out, and the line ends with " …".
-    package static let maximumLength = 1024
+    static let maximumLength = 1024
     /// Further lines are counted, and the last of them are reported at the end.
-    package static let maximumPerSecond = 20
+    static let maximumPerSecond = 20
 
     private var incomplete: [UInt8] = []
     private var isCut = false
@@ -25,7 +25,7 @@ package struct OutputLines: Sendable {
         var bytes: [UInt8]
         var isCut: Bool
 
-        package var text: String {
+        var text: String {
             var text = String(decoding: bytes, as: UTF8.self)
             // The cut may have been within a character.
             if isCut { text = (text.last == "\u{FFFD}" ? String(text.dropLast()) : text) + " …" }

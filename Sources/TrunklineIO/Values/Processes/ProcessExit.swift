@@ -31,7 +31,7 @@ public enum ProcessExit: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    package init(waitStatus: Int32) {
+    init(waitStatus: Int32) {
         let signal = UInt8(truncatingIfNeeded: waitStatus & 0x7f)
         self = signal == 0 ? .status(UInt8(truncatingIfNeeded: waitStatus >> 8)) : .signal(signal)
     }

@@ -25,7 +25,7 @@ package enum HexText {
         unsafe bytes.withUnsafeBytes { unsafe text(of: $0) }
     }
 
-    package static func text(of bytes: [UInt8]) -> String {
+    static func text(of bytes: [UInt8]) -> String {
         // Safe: as above.
         unsafe bytes.withUnsafeBytes { unsafe text(of: $0) }
     }

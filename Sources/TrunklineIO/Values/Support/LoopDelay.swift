@@ -56,18 +56,18 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
 
 extension LoopDelay {
     package struct Turn: Sendable {
-        package var begin: Instant
-        package var end: Instant
+        var begin: Instant
+        var end: Instant
         /// The most nanoseconds that the loop's thread and the process can have run.
-        package var processorTime: (thread: Int64, process: Int64)?
+        var processorTime: (thread: Int64, process: Int64)?
         package var decoding: Decoding?
 
         package init(from begin: Instant, to end: Instant) { (self.begin, self.end) = (begin, end) }
     }
 
     package struct Decoding: Sendable {
-        package let endpoint: Endpoint
-        package let nanoseconds: Int64
+        let endpoint: Endpoint
+        let nanoseconds: Int64
 
         package static let shortest: Int64 = 50_000_000
         /// So that reading the clock twice costs nothing in comparison.
@@ -115,7 +115,7 @@ extension LoopDelay {
     /// How long a loop waits at most while a ticking timer is armed: 250 ms.
     static var nanosecondsOfTick: Int64 { 250_000_000 }
 
-    package func overlap(from instant: Instant) -> Duration { max(.zero, end.since(max(begin, instant))) }
+    func overlap(from instant: Instant) -> Duration { max(.zero, end.since(max(begin, instant))) }
 
     /// Leaves the delay out of the time that begins at `instant`.
     package func shifted(_ instant: Instant) -> Instant { instant.advanced(by: overlap(from: instant)) }
@@ -140,7 +140,7 @@ package struct LoopDelays: Sendable {
         latest.append(delay)
     }
 
-    package var last: LoopDelay? { latest.last }
+    var last: LoopDelay? { latest.last }
 
     package func overlap(from start: Instant, to end: Instant) -> Duration {
         guard let last, last.end > start else { return .zero }
