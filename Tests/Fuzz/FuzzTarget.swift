@@ -16,6 +16,8 @@ enum FuzzTarget: String, CaseIterable {
     case handshake
     /// The text of a flight recording, which is read, made a capture file, and replayed.
     case recordings
+    /// Callers on real threads, some of which are cancelled.
+    case calls
 
     func run(_ input: FuzzInput) {
         var input = input
@@ -28,6 +30,7 @@ enum FuzzTarget: String, CaseIterable {
         case .mqtt: FuzzCodecs.mqtt[input.below(FuzzCodecs.mqtt.count)].run(&input)
         case .handshake: FuzzHandshake.run(&input)
         case .recordings: FuzzRecordings.run(&input)
+        case .calls: FuzzCalls.run(&input)
         }
     }
 }

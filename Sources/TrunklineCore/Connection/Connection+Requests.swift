@@ -410,113 +410,42 @@ extension Connection {
     }
 
     private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
-        if isToBeJudged { judgeAnswers(link, at: now) }
-        guard isWaiting || endpointJudge.replacement.isShort, let ready = self.ready else { return }
-        let (obstacle, shortage) = obstacle(ready, at: now)
-        let mayReplace = isWaiting || endpointJudge.replacement.hasRefused
-        guard let departure = endpointJudge.replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return }
-        leaveEndpoint(because: departure, text(of: shortage, ready))
-        endpointJudge.linkIsReplaced(at: now, options.reconnecting.policy ?? NoRetries())
-    }
-
-    /// While the client itself does not read or run, timeouts say nothing about the server.
-    private func judgeAnswers(_ link: Link, at now: Instant) {
-        let maximumStalls = options.liveness.maximumStalls
-        let counts = !port.isPaused && !isServerExcused
-        let (timeouts, spent) = link.state.machine.judge(counts: counts, maximumStalls: maximumStalls)
-        let isTooSilent = endpointJudge.isTooSilent(after: timeouts, at: now)
-        let isUnasked = timeouts > 0 && link.state.machine.timedOut(timeouts, at: now)
-        armLiveness()
-        guard spent != nil || isUnasked else { return }
-        if isTooSilent {
-            let text = endpointJudge.silenceText(at: now)
-            endpointJudge.endSilence()
-            leaveEndpoint(because: .silence, text)
-        } else if let spent {
-            leaveEndpoint(because: .unanswered, text(of: spent, maximumStalls))
-        }
-    }
-
-    private func text(of spent: LinkMachine.Spent, _ maximumStalls: Int?) -> String {
-        switch spent {
-        case .heldByAbandoned:
-            return
-                "a request that no other may follow timed out or was cancelled before it was answered, and the next one"
-                + " would have to wait for its response"
-        case .stalled(let count, let isInChannel):
-            let times = count == 1 ? "" : "\(count) times in a row, "
-            let place = isInChannel ? "on its channel" : "on the link"
-            let limit = maximumStalls.map { "\($0)" } ?? "nil"
-            return
-                "\(times)a request timed out while no other response was awaited \(place): the server answers too late,"
-                + " or has left out a response (liveness.maximumStalls is \(limit))"
-        }
-    }
-
-    private enum Shortage {
-        case held
-        case places
-        /// All places are taken, and the request that is to be answered next, or one of some channel, is abandoned.
-        case oldest
-        case alone
-        case channel
-        case serials
-    }
-
-    private func text(of shortage: Shortage, _ link: Link) -> String {
-        let count = link.state.machine.requests.abandonedCount
-        let abandoned = Quantity.count(count, "abandoned request")
-        let places =
-            "\(abandoned) \(count == 1 ? "holds" : "hold") places of requests.maximumInFlight (\(maximumInFlight))"
-        switch shortage {
-        case .held:
-            let isRunning = cancellations.contains { $0.session == link.session }
-            return link.state.machine.isHeldByCancellation && !isRunning
-                ? "a request could not be cancelled on the server, so no other may follow it (requests.cancelling)"
-                : "a request that no other may follow timed out or was cancelled, and its response has not come in time"
-        case .places: return places
-        case .oldest:
-            return rules.isByChannel
-                ? "the response to an abandoned request has not come in time; \(places)"
-                : "the response that is due is that of an abandoned request, and has not come in time; \(places)"
-        case .alone:
-            let late = count == 1 ? "which was not" : "one of which was not"
-            return "a request that must go out alone waits for \(abandoned), \(late) answered in time"
-        case .channel: return "requests wait for an abandoned one on their channel, whose response has not come in time"
-        case .serials:
-            guard let (count, abandoned, holders) = link.state.machine.exhaustion else {
-                return "no serial number is free"
-            }
-            let verb = abandoned == 1 ? "is" : "are"
-            return "\(abandoned) of \(Quantity.count(count, "serial number")) \(verb) held by \(holders)"
-        }
-    }
-
-    private func obstacle(_ link: Link, at now: Instant) -> (LinkReplacement.Obstacle, Shortage) {
-        let abandoned = link.state.machine.requests.abandonedCount
-        func unanswered(until: Instant?, _ shortage: Shortage) -> (LinkReplacement.Obstacle, Shortage) {
-            (until.map { $0 <= now ? .unanswered : .unansweredUntil($0) } ?? .other, shortage)
-        }
-        if let until = link.state.machine.heldUntil { return unanswered(until: until, .held) }
-        guard inFlight < maximumInFlight else {
-            if !isStrict, abandoned >= maximumInFlight / 2 { return (.exhausted, .places) }
-            // In order, no later request can be answered before the oldest one.
-            let isByChannel = rules.isByChannel
-            return unanswered(
-                until: isByChannel
-                    ? link.state.machine.requests.abandonedUntil : link.state.machine.oldestAbandonedUntil(),
-                .oldest
+        if isToBeJudged {
+            // While the client itself does not read or run, timeouts say nothing about the server.
+            let verdict = endpointJudge.judgeAnswers(
+                on: &link.state.machine,
+                counts: !port.isPaused && !isServerExcused,
+                maximumStalls: options.liveness.maximumStalls,
+                at: now
             )
+            armLiveness()
+            if let verdict { leaveEndpoint(because: verdict.departure, verdict.explanation) }
         }
-        // Only abandoned requests keep an exclusive one, or those of a channel, from going out.
-        if awaitsAlone, link.state.machine.count == 0 {
-            return unanswered(until: link.state.machine.requests.abandonedUntil, .alone)
-        }
-        if rules.isByChannel { return unanswered(until: link.state.machine.awaitedChannelsUntil(), .channel) }
-        guard let (count, abandoned, _) = link.state.machine.exhaustion, !link.state.machine.isHeld,
-            link.state.isBelowWatermark(rules)
-        else { return (.other, .serials) }
-        return (abandoned * 2 >= count ? .exhausted : .other, .serials)
+        guard isWaiting || endpointJudge.replacement.isShort, let ready else { return }
+        let use = use(of: ready)
+        let policy = options.reconnecting.policy ?? NoRetries()
+        guard
+            let verdict = endpointJudge.judgeShortage(
+                on: &ready.state.machine,
+                use,
+                isWaiting: isWaiting,
+                at: now,
+                policy
+            )
+        else { return }
+        leaveEndpoint(because: verdict.departure, verdict.explanation)
+    }
+
+    private func use(of link: Link) -> LinkUse {
+        LinkUse(
+            inFlight: inFlight,
+            maximumInFlight: maximumInFlight,
+            isStrict: isStrict,
+            isByChannel: rules.isByChannel,
+            awaitsAlone: awaitsAlone,
+            isBelowWatermark: link.state.isBelowWatermark(rules),
+            isCancelling: cancellations.contains { $0.session == link.session }
+        )
     }
 
     private var nextLook: Instant? {

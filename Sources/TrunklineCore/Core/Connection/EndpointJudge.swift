@@ -49,16 +49,48 @@ struct EndpointJudge: Sendable {
 
     var isSilent: Bool { silence.hasBegun }
 
-    mutating func isTooSilent(after timeouts: Int, at now: Instant) -> Bool {
-        silence.timedOut(timeouts, at: now)
-        return silence.isTooLong(at: now)
-    }
-
     var errorRateText: String { errors?.text ?? "" }
 
-    func silenceText(at now: Instant) -> String { silence.text(at: now) }
+    /// The endpoint of the ready link is to be left.
+    struct Verdict: Sendable {
+        let departure: ReconnectMachine.Departure
+        let explanation: String
+    }
 
-    mutating func endSilence() { silence.end() }
+    /// Judges the timeouts on a link.
+    mutating func judgeAnswers(
+        on machine: inout LinkMachine,
+        counts: Bool,
+        maximumStalls: Int?,
+        at now: Instant
+    ) -> Verdict? {
+        let (timeouts, spent) = machine.judge(counts: counts, maximumStalls: maximumStalls)
+        silence.timedOut(timeouts, at: now)
+        let isTooSilent = silence.isTooLong(at: now)
+        let isUnasked = timeouts > 0 && machine.timedOut(timeouts, at: now)
+        guard spent != nil || isUnasked else { return nil }
+        if isTooSilent {
+            defer { silence.end() }
+            return Verdict(departure: .silence, explanation: silence.text(at: now))
+        }
+        return spent.map { Verdict(departure: .unanswered, explanation: $0.text(maximumStalls: maximumStalls)) }
+    }
+
+    /// Judges why requests wait for the ready link.
+    mutating func judgeShortage(
+        on machine: inout LinkMachine,
+        _ use: LinkUse,
+        isWaiting: Bool,
+        at now: Instant,
+        _ policy: any ReconnectPolicy
+    ) -> Verdict? {
+        let (obstacle, shortage) = LinkShortage.find(on: &machine, use, at: now)
+        let mayReplace = isWaiting || replacement.hasRefused
+        guard let departure = replacement.look(obstacle, isWaiting: mayReplace, at: now) else { return nil }
+        let explanation = shortage.text(machine, use)
+        linkIsReplaced(at: now, policy)
+        return Verdict(departure: departure, explanation: explanation)
+    }
 
     mutating func linkIsReplaced(at now: Instant, _ policy: any ReconnectPolicy) {
         replacement.replaced(afterAnswers: answers, at: now, policy)
