@@ -214,8 +214,8 @@ public struct ClientError: Error, Sendable {
     /// errors of other calls, whose callers know the request.
     public var request: Request? { storage.content.request }
     /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil`
-    /// if it has none. For handles and streams it is known only if the client has a log or another observer of
-    /// failures, or if the type number decides it.
+    /// if it has none. For handles and streams of untyped requests it is known only if the client has a log or another
+    /// observer of failures, or if the type number decides it.
     public var requestName: String? { storage.content.requestName ?? timeline?.name }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.

@@ -275,6 +275,7 @@ struct CauseTests {
 
     private struct Undecodable: TypedRequest {
         static var type: UInt32 { 0x402 }
+        static var name: String? { "an undecodable one" }
         func encode() throws -> Bytes { "secret" }
         static func decode(_ response: Response, for request: Undecodable) throws -> Int {
             throw HandshakeRefusal("not a number")
@@ -298,6 +299,39 @@ struct CauseTests {
         }
         #expect(log.record("responses.undecodable")?.message.contains("1 response could not be decoded") == true)
         #expect(!log.text.contains("secret"))
+    }
+
+    /// Handles and streams looked for a client, and hedged requests and subscriptions for nothing at all.
+    @Test func everyCallOfAClusterCountsWhatItCannotDecode() throws {
+        try simulate(overTLS: false) { [self] service, _ in
+            let cluster = Cluster(
+                discovering: .static([ClusterEndpoint("db:7000")]),
+                speaking: .standard,
+                options: options(),
+                on: service.network.loops
+            )
+            var errors = [
+                await failure { () throws(ClientError) in _ = try await cluster.start(Undecodable()).value },
+                await failure { () throws(ClientError) in for try await _ in try cluster.stream(Undecodable()) {} },
+                await failure { () throws(ClientError) in
+                    _ = try await cluster.send(Undecodable(), hedge: .after(.seconds(1)))
+                },
+                await failure { () throws(ClientError) in _ = try await cluster.send(Undecodable(), key: 7) },
+                await failure { () throws(ClientError) in _ = try await cluster.subscribe(Undecodable()) },
+            ]
+            for scope in [Cluster.SubscriptionScope.one, .all] {
+                errors.append(
+                    await failure { () throws(ClientError) in
+                        _ = try await cluster.subscribe(Undecodable(), on: scope)
+                    }
+                )
+            }
+            for case .failure(let error) in await cluster.send(all: [Undecodable()]) { errors.append(error) }
+            #expect(errors.map { $0?.code } == Array(repeating: .invalidResponse, count: 8))
+            #expect(errors.map { $0?.requestName } == Array(repeating: "an undecodable one", count: 8))
+            #expect(await cluster.metrics.undecodableResponses == 8)
+            await cluster.close()
+        }
     }
 
     /// Responses that are malformed, or too large together with their last frame. The first were logged as
