@@ -22,8 +22,7 @@ extension Connection {
         if versions != known {
             if versions != memory.seenFiles { observation?.add(.links, .tlsFilesChanged) }
             memory.seenFiles = versions
-            ready?.departure = "a file of options.tls has changed"
-            entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+            entered { $0.perform($0.machine.renew(because: .files, at: $0.loop.now)) }
         }
         if let ready { watchFiles(of: ready) }
     }

@@ -258,6 +258,28 @@ struct CauseTests {
         }
     }
 
+    /// The link kept the reason of a renewal that had failed, and the next one, by age, gave it.
+    @Test func aRenewalThatFailedDoesNotNameTheNextOne() throws {
+        let collector = EventCollector(.links)
+        let options = ClientOptions {
+            $0.observers = [collector]
+            $0.failover.maximumLinkAge = .seconds(60)
+            $0.reconnecting.policy = NoRetries()
+        }
+        try simulate(options: options) { service, client in
+            try await expectEcho("a", by: client)
+            service.network.refuseConnections(to: "db")
+            await client.renewLink()
+            try await service.pass(.seconds(1))
+            service.network.acceptConnections(to: "db")
+            try await service.pass(.seconds(60))
+        }
+        let departures = collector.events.compactMap { event in
+            if case .linkEnded(let report) = event.content { report.departure } else { nil }
+        }
+        #expect(departures == ["it has reached the age of failover.maximumLinkAge"])
+    }
+
     // MARK: Answers
 
     @Test func answersForNobodyAreSampled() throws {
