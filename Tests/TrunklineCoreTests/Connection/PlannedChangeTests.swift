@@ -51,6 +51,28 @@ import Testing
         #expect(machine.deadline == nil)
     }
 
+    /// Regression: it counted as a failure of the server, so the change was given up while there was no network.
+    @Test func withoutARouteAChangeWaitsForOne() throws {
+        var machine = try ready { $0.maximumAttempts = 1 }
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        let until = try wait(machine.attemptFailed(next.id, .unreachable, hasRoute: false, at: now))
+        #expect(until == after(60) && machine.change?.failures == 0 && machine.ring.isHealthy("c:1", at: now))
+        let soon = try wait(machine.networkChanged(at: after(10)))
+        #expect(soon <= after(10.1))
+        let again = try attempt(machine.timerFired(at: soon))
+        #expect(again.endpoint == "c:1" && again.number == 1)
+        // The cause may lie elsewhere, such as in a proxy: then the policy says how long to wait.
+        let pause = try wait(machine.attemptFailed(again.id, .proxy, hasRoute: false, isOfThisHost: false, at: soon))
+        #expect(pause == soon.advanced(by: .seconds(1)) && machine.change?.failures == 0)
+    }
+
+    @Test func withoutARouteTheReconnectPolicyMayGiveUpAChange() throws {
+        var machine = try ready { $0.reconnect = NoRetries() }
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.attemptFailed(next.id, .unreachable, hasRoute: false, at: now) == .rest)
+        #expect(machine.change == nil)
+    }
+
     @Test func switchingBackEndsTheChange() throws {
         var machine = try ready()
         _ = machine.switchEndpoint(to: "c:1", at: now)

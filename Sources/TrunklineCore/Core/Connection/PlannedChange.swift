@@ -113,18 +113,33 @@ extension ReconnectMachine {
         return restBetweenAttempts(after: cause, at: now)
     }
 
+    /// Says nothing about the servers. When a route appears, `networkChanged` ends the wait. It has an end of its own,
+    /// because the present link may need to be replaced, and may use a path that is not monitored.
+    mutating func changeFailedWithoutRoute(_ cause: DisconnectCause, isOfThisHost: Bool, at now: Instant) -> Action {
+        change?.attempt = nil
+        guard isOfThisHost else { return restBetweenAttempts(after: cause, at: now) }
+        guard let change, case .retry = decision(about: change, after: cause) else { return dropChange(at: now) }
+        ring.beginRound()
+        self.change?.until = now.advanced(by: Self.longestPause)
+        return waitForPlans
+    }
+
+    private mutating func decision(about change: PlannedChange, after cause: DisconnectCause) -> ReconnectDecision {
+        let failure = ReconnectFailure(
+            round: change.round,
+            failedAttempts: failures + change.failures,
+            cause: cause
+        )
+        return decide(by: policy.reconnect, failure)
+    }
+
     mutating func attemptChangeNow(at now: Instant) -> Action {
         change.map { $0.attempt == nil } ?? false ? goOnWithChange(at: now) : .none
     }
 
     mutating func restBetweenAttempts(after cause: DisconnectCause, at now: Instant) -> Action {
         guard let change else { return .none }
-        let failure = ReconnectFailure(
-            round: change.round,
-            failedAttempts: failures + change.failures,
-            cause: cause
-        )
-        guard case .retry(let delay) = decide(by: policy.reconnect, failure) else { return dropChange(at: now) }
+        guard case .retry(let delay) = decision(about: change, after: cause) else { return dropChange(at: now) }
         ring.beginRound()
         let until = max(now.advanced(by: max(.zero, delay)), earliestStart(of: change, at: now))
         self.change?.round += 1
