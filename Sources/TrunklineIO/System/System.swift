@@ -64,11 +64,8 @@ package func wallClockNanoseconds() -> Int64 { nanoseconds(of: CLOCK_REALTIME) }
 /// Unbuffered: visible even if the next step ends the process. SIGPIPE must not end the program of the user.
 package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
     withoutPipeSignal {
-        var rest = Array(text.utf8)[...]
-        while !rest.isEmpty {
-            let written = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
-            guard written > 0 else { return }
-            rest = rest.dropFirst(written)
+        _ = unsafe Array(text.utf8).withUnsafeBytes { bytes in
+            unsafe writeFully(bytes) { rest, _ in unsafe write(descriptor, rest.baseAddress, rest.count) }
         }
     }
 }
