@@ -107,6 +107,20 @@ public struct ClientError: Error, Sendable {
         package var timeline: Timeline?
         var request: Request?
         var requestName: String?
+        /// Why there was no link; `nil` if there was one.
+        var linkObstacle: LinkObstacle?
+    }
+
+    enum LinkObstacle: Sendable {
+        case notConnected, isSuspended, noRoute
+
+        var text: String {
+            switch self {
+            case .notConnected: "not connected"
+            case .isSuspended: "the client is suspended"
+            case .noRoute: "no route leads to any endpoint"
+            }
+        }
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -177,6 +191,8 @@ public struct ClientError: Error, Sendable {
                 $0.timeline?.name = nil
             }
     }
+
+    var linkObstacle: LinkObstacle? { storage.content.linkObstacle }
 
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 

@@ -365,7 +365,7 @@ extension TransportError {
         if let proxy {
             // During the TLS handshake: the proxy has connected, and cannot say any more what happens.
             error = closing(tunnelThrough: proxy, isSecured: false, " to \(endpoint)")
-            if !error.message.contains("\(proxy)") { error.message += " (through \(proxy))" }
+            if !error.isOfTunnel { error.message += " (through \(proxy))" }
         }
         guard let address, !message.contains("\(address)") else { return error }
         error.message += " (\(address))"
