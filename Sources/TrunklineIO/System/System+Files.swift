@@ -39,7 +39,7 @@ package func contents(ofFile path: String, limit: Int) -> Result<[UInt8], Transp
     var bytes: [UInt8] = []
     while bytes.count <= limit {
         let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
-            let count = unsafe Int(systemRead(descriptor, memory))
+            let count = unsafe readDescriptor(descriptor, into: memory)
             let code = errno
             if count > 0 { unsafe bytes.append(contentsOf: memory[..<count]) }
             return (count, code)
@@ -131,10 +131,6 @@ func writeFully(
         if count > 0 { written += count } else if count == 0 || code != EINTR { return count == 0 ? EIO : code }
     }
     return 0
-}
-
-private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {
-    unsafe read(descriptor, memory.baseAddress, memory.count)
 }
 
 package func environmentVariable(_ name: String) -> String? {
