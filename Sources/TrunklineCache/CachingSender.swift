@@ -140,7 +140,7 @@ public final class CachingSender: Sendable {
                 throw error
             }
         } catch {
-            throw error.named(Typed.name?.escaped(upTo: 64))
+            throw error.named(Typed.errorName)
         }
     }
 

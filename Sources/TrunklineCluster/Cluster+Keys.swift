@@ -87,10 +87,14 @@ extension Cluster {
         timeout: Timeout = .default,
         options: CallOptions = CallOptions()
     ) async throws(ClientError) -> Typed.Reply {
-        let untyped = try Request(request)
-        return try request.read(
-            try await send(untyped, hedge: hedge, timeout: timeout, options: options.retrying(Typed.retry))
-        )
+        do throws(ClientError) {
+            let untyped = try Request(request)
+            let options = options.retrying(Typed.retry)
+            let response = try await send(untyped, hedge: hedge, timeout: timeout, options: options)
+            return try request.read(response, for: self)
+        } catch {
+            throw error.named(Typed.errorName)
+        }
     }
 }
 

@@ -70,8 +70,12 @@ extension Cluster {
         on scope: SubscriptionScope,
         timeout: Timeout = .default
     ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
-        let subscription = try await subscribe(Request(request), on: scope, timeout: timeout)
-        return (subscription, try await request.read(subscription))
+        do throws(ClientError) {
+            let subscription = try await subscribe(Request(request), on: scope, timeout: timeout)
+            return (subscription, try await request.read(subscription, for: self))
+        } catch {
+            throw error.named(Typed.errorName)
+        }
     }
 
     /// Subscribes on one server. See ``subscribe(_:on:timeout:)-(Request,_,_)``.

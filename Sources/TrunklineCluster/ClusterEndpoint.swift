@@ -57,10 +57,7 @@ public struct ClusterEndpoint: Sendable, Hashable {
 }
 
 extension ClusterEndpoint {
-    /// Beside zero. Their sums and quotients are exact enough.
-    static let usableWeights = 1e-6...1e6
-
-    var hasUsableWeight: Bool { weight == 0 || Self.usableWeights.contains(weight) }
+    var hasUsableWeight: Bool { weight == 0 || HashRing.weights.contains(weight) }
 }
 
 extension ClusterEndpoint: CustomStringConvertible, CustomReflectable {

@@ -107,6 +107,20 @@ public struct ClientError: Error, Sendable {
         package var timeline: Timeline?
         var request: Request?
         var requestName: String?
+        /// Why there was no link; `nil` if there was one.
+        var linkObstacle: LinkObstacle?
+    }
+
+    enum LinkObstacle: Sendable {
+        case notConnected, isSuspended, noRoute
+
+        var text: String {
+            switch self {
+            case .notConnected: "not connected"
+            case .isSuspended: "the client is suspended"
+            case .noRoute: "no route leads to any endpoint"
+            }
+        }
     }
 
     /// Boxed, so that a result is no larger because of the errors that it rarely holds.
@@ -178,6 +192,8 @@ public struct ClientError: Error, Sendable {
             }
     }
 
+    var linkObstacle: LinkObstacle? { storage.content.linkObstacle }
+
     func withFate(_ fate: Fate) -> ClientError { changed { $0.fate = fate } }
 
     /// The error of the whole call. `earlier` is the fate of its earlier sends; `answered` includes success.
@@ -214,8 +230,8 @@ public struct ClientError: Error, Sendable {
     /// errors of other calls, whose callers know the request.
     public var request: Request? { storage.content.request }
     /// The name of the request that failed, such as a JSON-RPC method (``NamingCodec``, ``TypedRequest/name``). `nil`
-    /// if it has none. For handles and streams it is known only if the client has a log or another observer of
-    /// failures, or if the type number decides it.
+    /// if it has none. For handles and streams of untyped requests it is known only if the client has a log or another
+    /// observer of failures, or if the type number decides it.
     public var requestName: String? { storage.content.requestName ?? timeline?.name }
     /// When and where the request was on its way. `nil` if the request was not accepted, or if the error is not that of
     /// a request.

@@ -57,8 +57,7 @@ enum HTTP1Grammar {
         guard text.utf8.count == range.count else { return false }
         var index = range.lowerBound
         for letter in text.utf8 {
-            let byte = bytes[index]
-            guard byte == letter || (0x41...0x5A).contains(byte) && byte | 0x20 == letter else { return false }
+            guard bytes[index].lowercasedASCII == letter else { return false }
             index += 1
         }
         return true
@@ -83,7 +82,7 @@ enum HTTP1Grammar {
         for index in 0...bytes.count {
             guard index == bytes.count || bytes[index] == comma else {
                 let byte = bytes[index]
-                if !element.isEmpty || !isBlank(byte) { element.append(byte &- 0x41 < 26 ? byte | 0x20 : byte) }
+                if !element.isEmpty || !isBlank(byte) { element.append(byte.lowercasedASCII) }
                 continue
             }
             while let last = element.last, isBlank(last) { element.removeLast() }

@@ -37,10 +37,8 @@ public struct HTTP1Headers: Sendable, Hashable {
     public mutating func append(_ name: String, _ value: String) { fields.append(Field(name: name, value: value)) }
 
     private static func isEqual(_ a: String, _ b: String) -> Bool {
-        a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { lowered($0) == lowered($1) }
+        a.utf8.count == b.utf8.count && zip(a.utf8, b.utf8).allSatisfy { $0.lowercasedASCII == $1.lowercasedASCII }
     }
-
-    private static func lowered(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
 
     init(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(FrameError) {
         var lines = HTTP1FieldLines(range)

@@ -118,10 +118,11 @@ final class ServerLink {
         } else if transport.exchangesDatagrams {
             later.append(.pieces(bytes, start: 0, size: bytes.count))
             laterCount += bytes.count
-        } else if later.isEmpty, tail.isEmpty {
+        } else if later.isEmpty, tail.isEmpty, out.count < Self.bufferSize {
             out.append(bytes)
         } else {
             tail.append(bytes)
+            if tail.count >= Self.bufferSize { sealTail() }
         }
     }
 

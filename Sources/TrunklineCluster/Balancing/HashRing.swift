@@ -15,7 +15,8 @@ struct HashRing: Sendable {
     private static let fewestNodes = 80.0
     /// 1 MiB. Exceeded only if there are more members than this.
     private static let mostNodes = 65_536
-    private static let weights = 1e-6...1e6
+    /// Their sums and quotients are exact enough.
+    static let weights = 1e-6...1e6
 
     private var nodes: [Node] = []
     private var members: [Int] = []

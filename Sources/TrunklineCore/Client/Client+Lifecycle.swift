@@ -40,9 +40,8 @@ extension Client {
             try await self.connect()
         }
         try await connecting(within: timeout, on: loop, connect) { error in
-            // The reason: suspended, or no route to an endpoint.
-            let why = error.message.split(separator: ";", maxSplits: 1).dropFirst().first ?? ""
-            let further = why.isEmpty || why == " not connected" ? "" : ";\(why)"
+            let obstacle = error.linkObstacle == .notConnected ? nil : error.linkObstacle
+            let further = obstacle.map { "; \($0.text)" } ?? ""
             return error.changed {
                 ($0.code, $0.message) = (.timedOut, "no link was ready within \(timeout.text)\(further)")
             }

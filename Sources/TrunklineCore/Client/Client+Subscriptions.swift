@@ -156,7 +156,6 @@ extension Connection {
         // Without a link, nothing else may need the next one.
         guard lifecycle < .closing else { return (number, nil) }
         if untold != nil {
-            ready?.departure = "the server does not know a subscription on it"
             entered { $0.perform($0.machine.oweRenewal(at: $0.loop.now)) }
         } else if ready == nil {
             entered { $0.connectIfNeeded() }

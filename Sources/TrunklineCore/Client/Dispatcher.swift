@@ -436,14 +436,16 @@ extension Dispatcher {
     /// Without a link, the message and the cause say why there is none.
     func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
         connection.inCallOfOwner { connection in
-            ClientError(
+            let obstacle = connection.linkObstacle
+            let error = ClientError(
                 code,
                 .notSent,
-                connection.ready != nil ? message : "\(message); \(connection.whyThereIsNoLink)",
+                obstacle.map { "\(message); \($0.text)" } ?? message,
                 endpoint: connection.history.failures.last?.endpoint,
                 attempts: connection.history.failures,
                 cause: connection.history.lastCause
             )
+            return obstacle == nil ? error : error.changed { $0.linkObstacle = obstacle }
         }
     }
 

@@ -93,6 +93,8 @@ public struct LinkSender: RoutingSender {
 
     package var callExecutor: (any TaskExecutor)? { client.callExecutor }
 
+    package var owner: any RoutingSender & AnyObject { client }
+
     package func noteUndecodable(_ error: ClientError) { client.noteUndecodable(error) }
 
     private func bound(_ options: CallOptions) -> CallOptions {

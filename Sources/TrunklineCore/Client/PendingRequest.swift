@@ -6,7 +6,7 @@
 /// Discarding the handle does not cancel the request.
 public struct PendingRequest<Value: Sendable>: Sendable {
     private let handle: any RequestProgress
-    private let read: @Sendable (Response) throws(ClientError) -> Value
+    private let read: @Sendable (Outcome) throws(ClientError) -> Value
 
     /// The current state of the request.
     public var state: RequestState { handle.state }
@@ -29,17 +29,23 @@ public struct PendingRequest<Value: Sendable>: Sendable {
     ///
     /// - Throws: A ``ClientError``, as ``Client/send(_:timeout:options:)-(Request,_,_)`` does.
     public var value: Value {
-        get async throws(ClientError) { try read(try await handle.outcome().get()) }
+        get async throws(ClientError) { try read(await handle.outcome()) }
     }
 }
 
 extension PendingRequest<Response> {
-    package init(_ handle: any RequestProgress) { self.init(handle: handle) { $0 } }
+    package init(_ handle: any RequestProgress) {
+        self.init(handle: handle) { outcome throws(ClientError) in try outcome.get() }
+    }
 
     func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> PendingRequest<Typed.Reply> {
-        let client = sender as? Client
-        return PendingRequest<Typed.Reply>(handle: handle) { [weak client] response throws(ClientError) in
-            try request.read(response, for: client)
+        let owner = (sender as? any RoutingSender)?.owner
+        return PendingRequest<Typed.Reply>(handle: handle) { [weak owner] outcome throws(ClientError) in
+            do throws(ClientError) {
+                return try request.read(try outcome.get(), for: owner)
+            } catch {
+                throw error.named(Typed.errorName)
+            }
         }
     }
 }

@@ -252,7 +252,14 @@ package protocol RoutingSender: RequestSender {
     /// The event loop, unless the call runs code of the user, which may block its thread.
     var callExecutor: (any TaskExecutor)? { get }
 
+    /// The client or cluster itself, which a handle or a stream must not keep alive.
+    var owner: any RoutingSender & AnyObject { get }
+
     func noteUndecodable(_ error: ClientError)
+}
+
+extension RoutingSender where Self: AnyObject {
+    package var owner: any RoutingSender & AnyObject { self }
 }
 
 extension RequestSender {

@@ -7,8 +7,6 @@
 public struct RoutingKey: Sendable, Hashable {
     package let hash: UInt64
 
-    init(hash: UInt64) { self.hash = hash }
-
     /// Creates a key from the description of a value: a string, a number or a UUID, for example. ``Bytes``, whose
     /// description has only their number, are the key themselves.
     public init(_ value: some CustomStringConvertible) {

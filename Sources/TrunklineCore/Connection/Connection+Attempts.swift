@@ -40,11 +40,12 @@ extension Connection {
         memory.subscriptions.isEmpty ? port.demand : max(port.demand, .pushes)
     }
 
-    var whyThereIsNoLink: String {
-        switch machine.state {
-        case .suspended: "the client is suspended"
-        case .noNetwork: "no route leads to any endpoint"
-        default: "not connected"
+    var linkObstacle: ClientError.LinkObstacle? {
+        if ready != nil { return nil }
+        return switch machine.state {
+        case .suspended: .isSuspended
+        case .noNetwork: .noRoute
+        default: .notConnected
         }
     }
 

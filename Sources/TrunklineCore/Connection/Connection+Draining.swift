@@ -11,11 +11,7 @@ extension Connection {
         guard link.isReady else { return }
         stopLiveness()
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
-        let replacement = machine.lastReplacement
-        let departure =
-            replacement == .renewal || replacement == nil
-            ? link.departure ?? replacement?.departure
-            : replacement?.departure
+        let departure = machine.lastReplacement.map(\.departure) ?? link.departure
         let unsent = links.drain(link, Link.Draining(until: deadline, cause, departure))
         let reason = departure ?? link.farewell.map { "the server says: \($0)" }
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: reason))

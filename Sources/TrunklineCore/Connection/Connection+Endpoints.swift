@@ -46,8 +46,7 @@ extension Connection {
     /// ``Client/renewLink()``.
     public func renewLink() {
         guard lifecycle < .closing else { return }
-        ready?.departure = "renewLink() was called"
-        entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+        entered { $0.perform($0.machine.renew(because: .request, at: $0.loop.now)) }
     }
 
     /// Replaces the list of endpoints. See ``Client/replaceEndpoints(_:)``.

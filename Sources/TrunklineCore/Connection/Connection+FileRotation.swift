@@ -8,23 +8,23 @@ extension Connection {
     }
 
     func lookAtFiles() {
-        guard let known = ready?.fileVersions else { return }
+        guard let ready, ready.fileVersions != nil else { return }
         // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
         // too late has no effect.
-        Task(executorPreference: loop.callbackExecutor) { [weak self, options] in
+        Task(executorPreference: loop.callbackExecutor) { [weak self, options, session = ready.session] in
             let versions = options.tls.files.map(\.version)
-            await self?.saw(versions, insteadOf: known)
+            await self?.saw(versions, forLink: session)
         }
     }
 
-    private func saw(_ versions: [FileVersion?], insteadOf known: [FileVersion?]) {
-        guard lifecycle < .closing else { return }
-        if versions != known {
+    /// A link that became ready meanwhile may have read newer files, and looks at them itself.
+    func saw(_ versions: [FileVersion?], forLink session: SessionID) {
+        guard lifecycle < .closing, let ready, ready.session == session else { return }
+        if versions != ready.fileVersions {
             if versions != memory.seenFiles { observation?.add(.links, .tlsFilesChanged) }
             memory.seenFiles = versions
-            ready?.departure = "a file of options.tls has changed"
-            entered { $0.perform($0.machine.renew(at: $0.loop.now)) }
+            entered { $0.perform($0.machine.renew(because: .files, at: $0.loop.now)) }
         }
-        if let ready { watchFiles(of: ready) }
+        if let ready = self.ready { watchFiles(of: ready) }
     }
 }

@@ -164,7 +164,6 @@ extension Connection {
     }
 
     private func moveToBetterPath() {
-        ready?.departure = "a new link takes another path"
         perform(machine.takeBetterPath(at: loop.now))
     }
 

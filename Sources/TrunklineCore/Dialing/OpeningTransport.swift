@@ -6,6 +6,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
     }
 
     private var exchanges: ArraySlice<any OpeningExchange>
+    private let isProxied: Bool
     private let loop: any EventLoop
     private(set) var socket: (any Transport)?
     private let relay = Relay()
@@ -20,8 +21,8 @@ final class OpeningTransport: Transport, @unchecked Sendable {
     var remoteAddress: SocketAddress? { socket?.remoteAddress }
     var tcpInformation: TCPInformation? { socket?.tcpInformation }
     var appliedOptions: SocketOptions? { socket?.appliedOptions }
-    /// Unknown: it is the proxy that acknowledges.
-    var isAcknowledged: Bool? { nil }
+    /// Unknown with a proxy, because it is the proxy that acknowledges.
+    var isAcknowledged: Bool? { isProxied ? nil : socket?.isAcknowledged }
     var hasFailed: Bool { socket?.hasFailed ?? true }
 
     var isReading = false {
@@ -39,6 +40,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         connecting connect: (any TransportHandler) -> any Transport
     ) {
         (self.exchanges, self.loop, self.handler) = (exchanges[...], loop, handler)
+        isProxied = exchanges.contains(where: \.isWithProxy)
         let socket = connect(relay)
         self.socket = socket
         id = socket.id

@@ -194,21 +194,18 @@ extension Proxy: CustomStringConvertible {
 }
 
 extension TransportError {
-    private static let tunnel = "the tunnel"
-
-    package var isOfTunnel: Bool { message.hasPrefix(Self.tunnel) }
-
     /// Whether the proxy or the server has closed the tunnel cannot be known, unless TLS shows that the server did.
     func closing(tunnelThrough proxy: Proxy, isSecured: Bool, _ during: String = "") -> TransportError {
         let text: String
-        if message.contains("\(proxy)") { return self }
+        if isOfTunnel { return self }
         switch code {
         case .closedByPeer where !isSecured && reason == nil, .tls(.truncated):
-            text = "\(Self.tunnel)\(during) was closed by the proxy \(proxy), or by the server behind it"
-        case .reset: text = "\(Self.tunnel)\(during) was reset by the proxy \(proxy), or by the server behind it"
+            text = "the tunnel\(during) was closed by the proxy \(proxy), or by the server behind it"
+        case .reset: text = "the tunnel\(during) was reset by the proxy \(proxy), or by the server behind it"
         default: return self
         }
         var error = self
+        error.isOfTunnel = true
         error.message = (code == .closedByPeer ? text : "\(text); \(message)").asMessage
         return error
     }

@@ -12,9 +12,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     private(set) var progress = DialProgress()
     private let startedAt: Instant
-    private var deadline: Instant
-    /// Since when the deadline waits for bytes that came in time.
-    private var waitsSince: Instant?
+    private var deadline: DialDeadline
     private lazy var timer = LoopTimer(target: self, ticks: true)
     private var loading: Task<Void, Never>?
     private var race: Race?
@@ -34,7 +32,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         proxy = options.connecting.proxy(for: endpoint)
         (self.memory, self.loop, self.recorder) = (memory, loop, recorder)
         startedAt = loop.now
-        deadline = startedAt.advanced(by: options.connecting.timeout)
+        deadline = DialDeadline(startedAt.advanced(by: options.connecting.timeout))
     }
 
     deinit {
@@ -48,7 +46,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         self.delegate = delegate
         isActive = true
         memory.dialer = self
-        loop.arm(timer, at: deadline)
+        loop.arm(timer, at: deadline.instant)
         if endpoint.isSecured, case .command = endpoint.target {
             return fail(TransportError(.invalidAddress, "\(endpoint): a command cannot use TLS"))
         }
@@ -81,7 +79,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
         let channel = DialedChannel(
             transport: winner.transport,
             address: winner.address,
-            deadline: deadline,
+            deadline: deadline.instant,
             fileVersions: endpoint.isSecured ? memory.loadedTLS?.versions : nil,
             passedOver: passedOver
         )
@@ -249,7 +247,7 @@ final class SocketDialer: Dialer, @unchecked Sendable {
                     if case .tls = error.code { progress.phase = .securing }
                     fail(error)
                 }
-            case .arm(let instant): loop.arm(timer, at: min(instant ?? .distantFuture, deadline))
+            case .arm(let instant): loop.arm(timer, at: min(instant ?? .distantFuture, deadline.instant))
             case .close(let id): race?.take(id)?.transport.close()
             case .won(let id): if let winner = race?.take(id) { connected(winner) }
             case .fail:
@@ -310,26 +308,19 @@ final class SocketDialer: Dialer, @unchecked Sendable {
 
     private func checkTime() {
         let now = loop.turnTime
-        guard now >= deadline else {
-            loop.arm(timer, at: deadline)  // unless the rules set an earlier instant below
+        guard now >= deadline.instant else {
+            loop.arm(timer, at: deadline.instant)  // unless the rules set an earlier instant below
             return perform(race?.rules.timerFired(at: now))
         }
-        if mustReadFirst(at: now) { return loop.arm(timer, at: loop.nextTurn) }
+        let holdsUnread = race?.holdsUnread == true
+        if deadline.mustReadFirst(holdsUnread: holdsUnread, at: now) { return loop.arm(timer, at: loop.nextTurn) }
         let (name, timeout) = (name, connecting.timeout)
         let error = race?.rules.timeoutError(connectingTo: name, after: timeout, obstacle: race?.obstacle)
         guard let error else { return fail(TransportError(.timedOut, "connecting to \(name): deadline exceeded")) }
         fail(error.code == .nameResolutionFailed ? unreachable(error) : error)
     }
 
-    func loopWasLate(_ delay: LoopDelay) { deadline = delay.prolonging(deadline, of: connecting.timeout) }
-
-    /// TLS holds bytes that may have come in time.
-    private func mustReadFirst(at now: Instant) -> Bool {
-        guard race?.holdsUnread == true else { return false }
-        let since = waitsSince ?? now
-        waitsSince = since
-        return now.since(since) < Connection.longestDeadlineWait
-    }
+    func loopWasLate(_ delay: LoopDelay) { deadline.loopWasLate(delay, of: connecting.timeout) }
 }
 
 extension SocketDialer: TransportHandler {
@@ -365,7 +356,7 @@ extension TransportError {
         if let proxy {
             // During the TLS handshake: the proxy has connected, and cannot say any more what happens.
             error = closing(tunnelThrough: proxy, isSecured: false, " to \(endpoint)")
-            if !error.message.contains("\(proxy)") { error.message += " (through \(proxy))" }
+            if !error.isOfTunnel { error.message += " (through \(proxy))" }
         }
         guard let address, !message.contains("\(address)") else { return error }
         error.message += " (\(address))"

@@ -75,13 +75,18 @@ public struct ReplyBuffering: Sendable, Hashable {
 public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     let reading: ReplyReading
     private let read: @Sendable (Response) throws(ClientError) -> Element
+    private let requestName: String?
 
     init(_ source: any ReplySource, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
-        (reading, self.read) = (ReplyReading(source), read)
+        (reading, self.read, requestName) = (ReplyReading(source), read, nil)
     }
 
-    private init(_ reading: ReplyReading, reading read: @escaping @Sendable (Response) throws(ClientError) -> Element) {
-        (self.reading, self.read) = (reading, read)
+    private init(
+        _ reading: ReplyReading,
+        named requestName: String?,
+        reading read: @escaping @Sendable (Response) throws(ClientError) -> Element
+    ) {
+        (self.reading, self.read, self.requestName) = (reading, read, requestName)
     }
 
     /// Cancels the request and ends the stream.
@@ -94,6 +99,7 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     public struct AsyncIterator: AsyncIteratorProtocol {
         fileprivate let reading: ReplyReading
         fileprivate let read: @Sendable (Response) throws(ClientError) -> Element
+        fileprivate let requestName: String?
 
         /// Returns the next part. After the last part, returns the response, and then `nil`.
         ///
@@ -108,7 +114,13 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
         ///
         /// - Throws: The error with which the request failed, once. Afterwards the method returns `nil`.
         public mutating func next() async throws(ClientError) -> Element? {
-            guard let response = try await reading.source.next(after: .zero) else { return nil }
+            let response: Response
+            do throws(ClientError) {
+                guard let next = try await reading.source.next(after: .zero) else { return nil }
+                response = next
+            } catch {
+                throw error.named(requestName)
+            }
             do throws(ClientError) {
                 return try read(response)
             } catch {
@@ -119,16 +131,18 @@ public struct ReplyStream<Element: Sendable>: AsyncSequence, Sendable {
     }
 
     /// Creates an iterator. Several iterators share the elements of the stream.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reading: reading, read: read) }
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(reading: reading, read: read, requestName: requestName)
+    }
 }
 
 extension ReplyStream<Response> {
     package init(_ source: any ReplySource) { self.init(source) { $0 } }
 
     func read<Typed: TypedRequest>(by request: Typed, for sender: any RequestSender) -> ReplyStream<Typed.Reply> {
-        let client = sender as? Client
-        return ReplyStream<Typed.Reply>(reading) { [weak client] response throws(ClientError) in
-            try request.read(response, for: client)
+        let owner = (sender as? any RoutingSender)?.owner
+        return ReplyStream<Typed.Reply>(reading, named: Typed.errorName) { [weak owner] response throws(ClientError) in
+            try request.read(response, for: owner)
         }
     }
 

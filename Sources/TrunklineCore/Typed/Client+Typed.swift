@@ -27,7 +27,7 @@ extension Client {
             let options = try resolved(options.retrying(Typed.retry), timeout)
             return try request.read(try await outcome(of: frame, options, as: .send).get(), for: self)
         } catch {
-            throw error.named(Typed.name?.escaped(upTo: 64))
+            throw error.named(Typed.errorName)
         }
     }
 
@@ -52,7 +52,11 @@ extension Handshaker {
         _ request: Typed,
         timeout: Timeout = .default
     ) async throws(ClientError) -> Typed.Reply {
-        let untyped = try Request(request)
-        return try request.read(try await send(untyped, timeout: timeout))
+        do throws(ClientError) {
+            let untyped = try Request(request)
+            return try request.read(try await send(untyped, timeout: timeout))
+        } catch {
+            throw error.named(Typed.errorName)
+        }
     }
 }

@@ -21,7 +21,7 @@ extension RequestSender {
                 for: self
             )
         } catch {
-            throw error.named(Typed.name?.escaped(upTo: 64))
+            throw error.named(Typed.errorName)
         }
     }
 
@@ -50,7 +50,7 @@ extension RequestSender {
         var answered = outcomes.makeIterator()
         return zip(requests, encoded).compactMap { request, encoded in
             if case .failure(let error) = encoded { return .failure(error) }
-            return answered.next()?.flatMap { response in
+            return answered.next()?.mapError { $0.named(Typed.errorName) }.flatMap { response in
                 Result { () throws(ClientError) in try request.read(response, for: self) }
             }
         }
@@ -126,15 +126,19 @@ extension RequestSender {
         _ request: Typed,
         timeout: Timeout = .default
     ) async throws(ClientError) -> (subscription: Subscription, response: Typed.Reply) {
-        let subscription = try await subscribe(Request(request), timeout: timeout)
-        return (subscription, try await request.read(subscription, for: self))
+        do throws(ClientError) {
+            let subscription = try await subscribe(Request(request), timeout: timeout)
+            return (subscription, try await request.read(subscription, for: self))
+        } catch {
+            throw error.named(Typed.errorName)
+        }
     }
 }
 
 extension TypedRequest {
     package func read(
         _ subscription: Subscription,
-        for sender: (any RequestSender)? = nil
+        for sender: any RequestSender
     ) async throws(ClientError) -> Reply {
         do throws(ClientError) {
             guard let response = subscription.response else {

@@ -19,8 +19,8 @@ public protocol TypedRequest: Sendable {
     /// The protocol's number for this type of request; 0 in protocols that have none.
     static var type: UInt32 { get }
 
-    /// The name of requests of this type in the errors of `send`: ``ClientError/requestName``. Default: `nil`, for the name
-    /// that the codec gives them (``NamingCodec``), which the log shows too.
+    /// The name of requests of this type in the errors of their calls: ``ClientError/requestName``. It applies where the
+    /// codec gives them no name (``NamingCodec``), which the log shows too. Default: `nil`.
     static var name: String? { get }
 
     /// The format of the body. Default: `.bytes`. The client sends it in the field "contentType"; a layout without that
@@ -167,12 +167,15 @@ extension Request {
             if Typed.contentType != .bytes { contentType = Typed.contentType }
             try typed.prepare(&self)
         } catch {
-            throw ClientError(.invalidRequest, .notSent, "\(Typed.self) cannot be encoded", cause: error)
+            let message = "\(Typed.self) cannot be encoded"
+            throw ClientError(.invalidRequest, .notSent, message, cause: error).named(Typed.errorName)
         }
     }
 }
 
 extension TypedRequest {
+    package static var errorName: String? { name?.escaped(upTo: 64) }
+
     /// A failure is counted by the client or the cluster. A sender of another module counts nothing.
     package func read(_ response: Response, for sender: (any RequestSender)?) throws(ClientError) -> Reply {
         do throws(ClientError) {
@@ -189,10 +192,12 @@ extension TypedRequest {
         } catch let error as FrameError {
             let message = "the response to \(Self.self) violates the protocol"
             throw ClientError(.protocolViolation, .answered, message, response: response, cause: error)
+                .named(Self.errorName)
         } catch {
             let place = (error as? DecodingError).map { ": \($0.finding)" } ?? ""
             let message = "the response to \(Self.self) cannot be decoded as \(Reply.self)\(place)"
             throw ClientError(.invalidResponse, .answered, message, response: response, cause: error)
+                .named(Self.errorName)
         }
     }
 }

@@ -206,7 +206,7 @@ private struct RecordingCapture {
         case "link.ended", "attempt.failed": addEnd(event, at: time)
         default:
             if let session = event.session, let link = open[session] { return log(text, link, at: time) }
-            let sent = event.integer("id").flatMap { requests[RequestID(UInt64(clamping: $0))] }
+            let sent = event.request.flatMap { requests[$0] }
             let place = sent.map { ["the request was sent in packet \($0.packet): \($0.description)"] } ?? []
             log(text, sent?.link, at: time, place)
         }

@@ -145,8 +145,6 @@ private struct LayoutMembers {
 
     func error(_ message: String) -> LayoutError { LayoutError(path, message) }
 
-    func has(_ name: String) -> Bool { members.contains { $0.name == name } }
-
     var names: [String] { members.map(\.name) }
 
     mutating func take(_ name: String) -> LayoutElement? {

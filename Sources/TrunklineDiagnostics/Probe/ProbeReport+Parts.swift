@@ -114,10 +114,10 @@ extension ProbeReport {
         let names: [String]
         let notBefore: String
         let notAfter: String
-        /// Rounded down to tenths; negative if expired.
-        let daysLeft: Double
-        /// In seconds; negative if expired.
-        let timeLeft: Double
+        /// Rounded down to tenths; negative if expired; `nil` if the time is unknown.
+        let daysLeft: Double?
+        /// In seconds; negative if expired; `nil` if the time is unknown.
+        let timeLeft: Double?
         let fingerprint: String
         let problem: String?
 
@@ -126,17 +126,19 @@ extension ProbeReport {
             (subject, issuer, names) = (certificate.subject, certificate.issuer, certificate.names)
             notBefore = CalendarTime(seconds: certificate.notBefore).text(decimals: 0)
             notAfter = CalendarTime(seconds: certificate.notAfter).text(decimals: 0)
-            let left = Double(certificate.notAfter) - (time?.inSeconds ?? 0)
-            (timeLeft, daysLeft) = (left, (left / 86_400 * 10).rounded(.down) / 10)
+            timeLeft = time.map { Double(certificate.notAfter) - $0.inSeconds }
+            daysLeft = timeLeft.map { ($0 / 86_400 * 10).rounded(.down) / 10 }
             fingerprint = certificate.fingerprint
             problem = time.flatMap { CertificateExpiry(.client, certificate).problem(at: $0) }
         }
 
         var expiry: String {
-            "expires in \(Self.text(timeLeft)), at \(notAfter)"
+            "expires \(timeLeft.map { "in \(Self.text($0)), " } ?? "")at \(notAfter)"
         }
 
-        var remaining: String { timeLeft < 0 ? "expired \(Self.text(-timeLeft)) ago" : "\(Self.text(timeLeft)) left" }
+        var remaining: String? {
+            timeLeft.map { $0 < 0 ? "expired \(Self.text(-$0)) ago" : "\(Self.text($0)) left" }
+        }
 
         /// The seconds in whole days, or in the largest unit of which there is one: `4 days`, `1 hour`.
         static func text(_ seconds: Double) -> String {

@@ -100,7 +100,8 @@ extension ProbeReport.Certificate {
     fileprivate var rows: [[String]] {
         var rows = [["subject", subject], ["issuer", issuer]]
         if !names.isEmpty { rows.append(["names", names.joined(separator: ", ")]) }
-        return rows + [["valid", "\(notBefore) to \(notAfter), \(remaining)"], ["SHA-256", fingerprint]]
+        let remaining = remaining.map { ", \($0)" } ?? ""
+        return rows + [["valid", "\(notBefore) to \(notAfter)\(remaining)"], ["SHA-256", fingerprint]]
     }
 }
 

@@ -102,10 +102,11 @@ extension ProbeReport {
         case .won, .usable: break
         }
         // Servers may also present an expired certificate that no client needs, such as a cross-signed root.
-        let unexpired = address.session?.certificates.filter { $0.daysLeft >= 0 } ?? []
-        guard let certificate = unexpired.min(by: { $0.daysLeft < $1.daysLeft }), !isInsecure,
-            certificate.daysLeft < warnDays
-        else { return }
+        let known = (address.session?.certificates ?? []).compactMap { certificate in
+            certificate.daysLeft.map { (certificate: certificate, daysLeft: $0) }
+        }
+        let first = known.filter { $0.daysLeft >= 0 }.min { $0.daysLeft < $1.daysLeft }
+        guard let (certificate, daysLeft) = first, !isInsecure, daysLeft < warnDays else { return }
         let message = "the certificate \(certificate.subject) \(certificate.expiry)"
         add(.degraded, "certificate_expires_soon", message, address.address)
     }
@@ -142,7 +143,7 @@ extension ProbeReport {
             // Already named as the likely reason of a failure.
             if hasNamedCertificate { return }
             add(.degraded, "client_certificate_invalid", "the certificate of this client is not valid: \(problem)")
-        } else if own.daysLeft < warnDays {
+        } else if let daysLeft = own.daysLeft, daysLeft < warnDays {
             let message = "the certificate of this client, \(own.subject), \(own.expiry)"
             add(.degraded, "client_certificate_expires_soon", message)
         }

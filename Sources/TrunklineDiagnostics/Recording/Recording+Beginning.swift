@@ -24,8 +24,6 @@ extension Recording {
         package var endpoints: [String] = []
         package var links: [Link] = []
         package var requests: [Request] = []
-
-        var isEmpty: Bool { endpoints.isEmpty && links.isEmpty && requests.isEmpty }
     }
 }
 
@@ -105,7 +103,6 @@ extension Recording.Beginning {
         private var endEvents: [SessionID: Recording.Event] = [:]
         /// Their call was recorded; `follow` adds those sent or failed.
         private(set) var known: Set<RequestID> = []
-        private var sent: Set<RequestID> = []
         /// The fates of requests of which only the failure was recorded.
         private(set) var failed: [RequestID: String] = [:]
         private(set) var answeredLate: Set<RequestID> = []

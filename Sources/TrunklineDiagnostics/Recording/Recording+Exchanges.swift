@@ -52,10 +52,6 @@ private struct Matcher {
         let serial: SerialNumber
         let channel: UInt64
 
-        init(_ session: SessionID, _ serial: SerialNumber) {
-            (self.session, self.serial, channel) = (session, serial, 0)
-        }
-
         init(_ header: Recording.Header) {
             (session, serial) = (header.session, header.serial)
             channel = header.serial == 0 ? header.channel : 0

@@ -43,9 +43,9 @@ extension Recording {
     private var failures: [(id: RequestID, code: String, fate: String)] {
         entries.compactMap { entry in
             guard case .event(let event) = entry.content, ["request.failed", "request.cancelled"].contains(event.name),
-                let id = event.integer("id"), let code = event.text("code"), let fate = event.text("fate")
+                let id = event.request, let code = event.text("code"), let fate = event.text("fate")
             else { return nil }
-            return (RequestID(UInt64(bitPattern: id)), code, fate)
+            return (id, code, fate)
         }
     }
 }

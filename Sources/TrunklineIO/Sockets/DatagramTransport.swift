@@ -59,7 +59,7 @@ final class DatagramTransport: Transport, WatchedSocket {
         loop.register(self, id: id)
         if let source, let error = bindSource(descriptor, to: source, doing: doing) { throw error }
         let code = unsafe withSockaddr(address) { pointer, length in
-            unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno
+            unsafe connectDescriptor(descriptor, pointer, length) == 0 ? 0 : errno
         }
         guard let code else { throw TransportError(.invalidAddress, "\(doing): \(unwritable)") }
         if code != 0 { throw connectError(code, address, doing) }
@@ -194,9 +194,4 @@ func sendDatagrams(
         sent += piece.count
     }
     return .bytes(sent)
-}
-
-/// Calls `connect(2)`, whose name a method hides.
-private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
-    unsafe connect(descriptor, address, length)
 }

@@ -166,8 +166,7 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
 
     var hasFailed: Bool {
         guard isOpen, failure == nil, child?.isOver != true else { return true }
-        var request = pollfd(fd: reading, events: 0, revents: 0)
-        return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
+        return isBroken(reading)
     }
 
     var exit: ProcessExit? { child?.exit }

@@ -60,8 +60,6 @@ package final class Resolver: Sendable {
         private var first: UInt64 = 0
         private var next: UInt64 = 0
 
-        var count: Int { questions.count }
-
         mutating func append(_ question: Question) -> UInt64 {
             questions[next] = question
             next += 1

@@ -65,7 +65,7 @@ final class SocketTransport: Transport, WatchedSocket {
             return report(.connectFailed(error))
         }
         let code = unsafe withSockaddr(address) { pointer, length in
-            unsafe systemConnect(descriptor, pointer, length) == 0 ? 0 : errno
+            unsafe connectDescriptor(descriptor, pointer, length) == 0 ? 0 : errno
         }
         switch code {
         case nil:
@@ -94,8 +94,7 @@ final class SocketTransport: Transport, WatchedSocket {
 
     var hasFailed: Bool {
         guard descriptor >= 0 else { return true }
-        var request = pollfd(fd: descriptor, events: 0, revents: 0)
-        return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
+        return isBroken(descriptor)
     }
 
     private lazy var knownAddress = systemLocalAddress(descriptor)
@@ -210,8 +209,3 @@ final class SocketTransport: Transport, WatchedSocket {
 }
 
 private func systemLocalAddress(_ descriptor: Int32) -> SocketAddress? { localAddress(descriptor) }
-
-/// Calls `connect(2)`, whose name the method above hides.
-private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
-    unsafe connect(descriptor, address, length)
-}

@@ -34,8 +34,7 @@ struct InterfaceAddress: Sendable {
         guard let bytes = address.ipBytes, isUp, flags & InterfaceFlags.loopback == 0,
             flags & (InterfaceFlags.running | InterfaceFlags.lowerUp) != 0
         else { return false }
-        let isOfLink =
-            bytes.count == 4 ? bytes[0] == 169 && bytes[1] == 254 : bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+        let isOfLink = bytes.count == 4 ? bytes[0] == 169 && bytes[1] == 254 : bytes.isLinkLocalIPv6
         return !isOfLink && !address.isLoopback
     }
 

@@ -62,9 +62,7 @@ extension SocketAddress {
     /// `nil` if the way never leaves this host, as to a loopback or unspecified address. IPv4-mapped IPv6 becomes IPv4.
     var routed: SocketAddress? {
         if isLoopback || isUnspecified { return nil }
-        guard case .ipv6(let bytes, let port, _) = self, bytes.count == 16,
-            bytes.prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
-        else { return self }
+        guard case .ipv6(let bytes, let port, _) = self, bytes.isMappedIPv4 else { return self }
         return SocketAddress.ipv4(Array(bytes.suffix(4)), port: port).routed
     }
 

@@ -39,7 +39,7 @@ package func contents(ofFile path: String, limit: Int) -> Result<[UInt8], Transp
     var bytes: [UInt8] = []
     while bytes.count <= limit {
         let (count, code) = unsafe withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 8) { memory in
-            let count = unsafe Int(systemRead(descriptor, memory))
+            let count = unsafe readDescriptor(descriptor, into: memory)
             let code = errno
             if count > 0 { unsafe bytes.append(contentsOf: memory[..<count]) }
             return (count, code)
@@ -113,19 +113,24 @@ package func createFile(at path: String, with bytes: [UInt8]) throws(TransportEr
     let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else { throw transportError(errno, "creating \(path)") }
     defer { closeDescriptor(descriptor) }
-    var start = 0
-    while start < bytes.count {
-        let (count, code) = unsafe bytes.withUnsafeBytes { memory in
-            let rest = unsafe memory[start...]
-            let count = unsafe write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
-            return (count, errno)
-        }
-        if count > 0 { start += count } else if code != EINTR { throw transportError(code, "writing \(path)") }
+    let code = unsafe bytes.withUnsafeBytes { memory in
+        unsafe writeFully(memory) { rest, _ in unsafe write(descriptor, rest.baseAddress, rest.count) }
     }
+    guard code == 0 else { throw transportError(code, "writing \(path)") }
 }
 
-private func systemRead(_ descriptor: Int32, _ memory: UnsafeMutableRawBufferPointer) -> Int {
-    unsafe read(descriptor, memory.baseAddress, memory.count)
+/// Calls `write` until it has taken all bytes, also after a signal has interrupted it. Returns 0, or the error number.
+func writeFully(
+    _ bytes: UnsafeRawBufferPointer,
+    _ write: (_ rest: UnsafeRawBufferPointer, _ offset: Int) -> Int
+) -> Int32 {
+    var written = 0
+    while written < bytes.count {
+        let count = unsafe write(UnsafeRawBufferPointer(rebasing: bytes[written...]), written)
+        let code = errno
+        if count > 0 { written += count } else if count == 0 || code != EINTR { return count == 0 ? EIO : code }
+    }
+    return 0
 }
 
 package func environmentVariable(_ name: String) -> String? {

@@ -64,11 +64,8 @@ package func wallClockNanoseconds() -> Int64 { nanoseconds(of: CLOCK_REALTIME) }
 /// Unbuffered: visible even if the next step ends the process. SIGPIPE must not end the program of the user.
 package func writeToStandardError(_ text: String, descriptor: Int32 = 2) {
     withoutPipeSignal {
-        var rest = Array(text.utf8)[...]
-        while !rest.isEmpty {
-            let written = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
-            guard written > 0 else { return }
-            rest = rest.dropFirst(written)
+        _ = unsafe Array(text.utf8).withUnsafeBytes { bytes in
+            unsafe writeFully(bytes) { rest, _ in unsafe write(descriptor, rest.baseAddress, rest.count) }
         }
     }
 }
@@ -366,17 +363,39 @@ func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int 
     if unsafe pieces.count == 1 {
         return unsafe send(descriptor, pieces[0].baseAddress, pieces[0].count, flags)
     }
-    return unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: max(1, pieces.count)) { vectors in
-        for index in unsafe pieces.indices {
+    return unsafe withVectors(of: pieces) { vectors in
+        var message = unsafe msghdr()
+        unsafe message.msg_iov = vectors.baseAddress
+        unsafe message.msg_iovlen = .init(vectors.count)
+        return unsafe sendmsg(descriptor, &message, flags)
+    }
+}
+
+/// The system takes no more than `IOV_MAX` pieces at once.
+func withVectors(of pieces: [UnsafeRawBufferPointer], _ body: (UnsafeMutableBufferPointer<iovec>) -> Int) -> Int {
+    unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: min(pieces.count, 1024)) { vectors in
+        for index in vectors.indices {
             let piece = unsafe pieces[index]
             unsafe vectors.initializeElement(
                 at: index,
                 to: iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count)
             )
         }
-        var message = unsafe msghdr()
-        unsafe message.msg_iov = vectors.baseAddress
-        unsafe message.msg_iovlen = .init(pieces.count)
-        return unsafe sendmsg(descriptor, &message, flags)
+        return unsafe body(vectors)
     }
+}
+
+/// Calls `read(2)`, whose name methods hide.
+func readDescriptor(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) -> Int {
+    unsafe read(descriptor, buffer.baseAddress, buffer.count)
+}
+
+/// Calls `connect(2)`, whose name methods hide.
+func connectDescriptor(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
+    unsafe connect(descriptor, address, length)
+}
+
+func isBroken(_ descriptor: Int32) -> Bool {
+    var request = pollfd(fd: descriptor, events: 0, revents: 0)
+    return unsafe poll(&request, 1, 0) == 1 && Int32(request.revents) & Int32(POLLERR | POLLHUP) != 0
 }

@@ -44,13 +44,10 @@ package final class TemporaryFile: Sendable {
     }
 
     package func write(_ bytes: UnsafeRawBufferPointer, at offset: Int) throws(TransportError) {
-        var written = 0
-        while written < bytes.count {
-            let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[written...])
-            let count = unsafe pwrite(descriptor, rest.baseAddress, rest.count, off_t(offset + written))
-            let code = errno
-            if count > 0 { written += count } else if code != EINTR { throw transportError(code, "writing \(path)") }
+        let code = unsafe writeFully(bytes) { rest, written in
+            unsafe pwrite(descriptor, rest.baseAddress, rest.count, off_t(offset + written))
         }
+        guard code == 0 else { throw transportError(code, "writing \(path)") }
     }
 
     package func read(into memory: UnsafeMutableRawBufferPointer, at offset: Int) throws(TransportError) -> Int {

@@ -127,8 +127,8 @@ public struct CountedPayloadCodec: FrameCodec {
         require(!headEnd.isEmpty, "CountedPayloadCodec: headEnd is empty", file, line)
         self.headEnd = headEnd
         self.payloadEnd = payloadEnd
-        self.maximumHeadSize = min(max(maximumHeadSize, headEnd.count), Self.most)
-        self.maximumFrameSize = min(max(maximumFrameSize, self.maximumHeadSize), Self.most)
+        self.maximumHeadSize = min(max(maximumHeadSize, headEnd.count), largestSize)
+        self.maximumFrameSize = min(max(maximumFrameSize, self.maximumHeadSize), largestSize)
         self.matching = matching
         requestPayload = payload
         responsePayload = payload
@@ -394,16 +394,12 @@ extension CountedPayloadCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, Server
 
 extension UInt8 {
     fileprivate var isLineBreak: Bool { self == 0x0A || self == 0x0D }
-    fileprivate var lowercasedASCII: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
 }
 
 extension CountedPayloadCodec: FrameLimitCodec {
-    /// Larger than any memory; no sum of two sizes overflows.
-    private static let most = 1 << 48
-
     /// Sets `maximumFrameSize`, to at least `maximumHeadSize`.
     public mutating func setMaximumFrameSize(_ size: Int) {
-        maximumFrameSize = min(max(size, maximumHeadSize), Self.most)
+        maximumFrameSize = min(max(size, maximumHeadSize), largestSize)
     }
 }
 

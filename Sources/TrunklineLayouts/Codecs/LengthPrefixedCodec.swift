@@ -372,7 +372,7 @@ extension LengthPrefixedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, Server
 
 extension LengthPrefixedCodec: FrameLimitCodec {
     /// At most 2⁴⁸, more than any memory, so that no sum of two sizes overflows.
-    private static func limit(_ size: Int, _ length: Length) -> Int { min(max(size, length.width ?? 1), 1 << 48) }
+    private static func limit(_ size: Int, _ length: Length) -> Int { min(max(size, length.width ?? 1), largestSize) }
 
     /// Sets `maximumFrameSize`, to at least the size of the length.
     public mutating func setMaximumFrameSize(_ size: Int) { maximumFrameSize = Self.limit(size, length) }

@@ -28,11 +28,10 @@ final class LayoutPlan: Sendable {
 
         /// `size` is at least `smallestFrame`.
         init(wholeFrame size: Int, of shape: LayoutShape) {
-            // Larger than any memory, and so small that no sum below overflows.
-            frameSize = min(size, 1 << 48)
-            let countable = shape.varint == nil ? Int(min(shape.length.maximum, 1 << 48)) : 1 << 48
+            frameSize = min(size, largestSize)
+            let countable = shape.varint == nil ? Int(min(shape.length.maximum, UInt64(largestSize))) : largestSize
             let empty = shape.lengthOfEmpty
-            let sizes = Int(min(shape.bodySizes.upperBound, 1 << 48))
+            let sizes = Int(min(shape.bodySizes.upperBound, UInt64(largestSize)))
             let largest = min(frameSize - shape.overhead, countable - empty, sizes)
             isLimited = largest < countable - empty && largest < sizes
             most =
@@ -195,3 +194,6 @@ struct Slot: Sendable {
         }
     }
 }
+
+/// Larger than any memory, and so small that no sum of a few sizes overflows.
+let largestSize = 1 << 48

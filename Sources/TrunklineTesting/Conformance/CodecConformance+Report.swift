@@ -76,5 +76,3 @@ extension CodecConformance {
         }
     }
 }
-
-func twoDigits(_ byte: UInt8) -> String { (byte < 16 ? "0" : "") + String(byte, radix: 16) }

@@ -51,6 +51,28 @@ import Testing
         #expect(machine.deadline == nil)
     }
 
+    /// Regression: it counted as a failure of the server, so the change was given up while there was no network.
+    @Test func withoutARouteAChangeWaitsForOne() throws {
+        var machine = try ready { $0.maximumAttempts = 1 }
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        let until = try wait(machine.attemptFailed(next.id, .unreachable, hasRoute: false, at: now))
+        #expect(until == after(60) && machine.change?.failures == 0 && machine.ring.isHealthy("c:1", at: now))
+        let soon = try wait(machine.networkChanged(at: after(10)))
+        #expect(soon <= after(10.1))
+        let again = try attempt(machine.timerFired(at: soon))
+        #expect(again.endpoint == "c:1" && again.number == 1)
+        // The cause may lie elsewhere, such as in a proxy: then the policy says how long to wait.
+        let pause = try wait(machine.attemptFailed(again.id, .proxy, hasRoute: false, isOfThisHost: false, at: soon))
+        #expect(pause == soon.advanced(by: .seconds(1)) && machine.change?.failures == 0)
+    }
+
+    @Test func withoutARouteTheReconnectPolicyMayGiveUpAChange() throws {
+        var machine = try ready { $0.reconnect = NoRetries() }
+        let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
+        #expect(machine.attemptFailed(next.id, .unreachable, hasRoute: false, at: now) == .rest)
+        #expect(machine.change == nil)
+    }
+
     @Test func switchingBackEndsTheChange() throws {
         var machine = try ready()
         _ = machine.switchEndpoint(to: "c:1", at: now)
@@ -88,7 +110,7 @@ import Testing
 
     @Test func goAwayDuringARenewalLeadsToAnotherEndpoint() throws {
         var machine = try ready { $0.maximumLinkAge = .seconds(60) }
-        let same = try attempt(machine.renew(at: now))
+        let same = try attempt(machine.renew(because: .request, at: now))
         #expect(same.endpoint == "a:1")
         let other = try attempt(machine.leave(1, because: .goAway, at: now))
         #expect(other.endpoint == "b:1")
@@ -128,7 +150,7 @@ import Testing
     @Test func whenLinksMustNotOverlapThePresentOneDrainsFirst() throws {
         var machine = try ready { $0.overlapsLinks = false }
         var copy = machine
-        for action in [copy.renew(at: now), machine.switchEndpoint(to: "b:1", at: now)] {
+        for action in [copy.renew(because: .request, at: now), machine.switchEndpoint(to: "b:1", at: now)] {
             #expect(action == .drain(session: 1, then: .connect(try attempt(action))))
         }
     }
@@ -207,7 +229,7 @@ import Testing
         #expect(machine.change?.reason == .choice)
         // A renewal that fails does not prevent the switch either.
         var failing = machine
-        let renewal = try attempt(failing.renew(at: time))
+        let renewal = try attempt(failing.renew(because: .request, at: time))
         #expect(renewal.endpoint == "a:1")
         #expect(failing.attemptFailed(renewal.id, .tls, isPermanent: true, at: time) == .rest)
         #expect(failing.change?.reason == .choice)
@@ -248,11 +270,26 @@ import Testing
         #expect(try #require(machine.deadline) >= age.advanced(by: .seconds(90)))
     }
 
+    /// Regression: the link kept the reason of a renewal that had failed, or had not begun, and gave it to the next one.
+    @Test func aRenewalHasItsOwnReason() throws {
+        var machine = try ready {
+            $0.maximumLinkAge = .seconds(100)
+            $0.reconnect = NoRetries()
+        }
+        let failing = try attempt(machine.renew(because: .request, at: now))
+        #expect(machine.renew(because: .files, at: now) == .none)
+        #expect(machine.attemptFailed(failing.id, .refused, at: now) == .rest)
+        let age = try #require(machine.deadline)
+        let next = try attempt(machine.timerFired(at: age))
+        #expect(machine.linkReady(next.id, at: age) == .drain(session: 1, then: .none))
+        #expect(machine.lastReplacement == .renewal(.age))
+    }
+
     // MARK: A renewal that is owed
 
     /// What happens to a renewal that the link needs, when another change was under way and is given up.
     @Test(arguments: [
-        (PlannedChange.Reason.choice, 0.0), (.preference, 0), (.renewal, 60), (.goAway, 60), (.removal, 60),
+        (PlannedChange.Reason.choice, 0.0), (.preference, 0), (.renewal(.age), 60), (.goAway, 60), (.removal, 60),
     ])
     func anOwedRenewalFollowsAChangeThatIsGivenUp(_ reason: PlannedChange.Reason, delay: Double) throws {
         var machine = try ready {
@@ -266,7 +303,7 @@ import Testing
         #expect(machine.attemptFailed(next.id, .refused, at: after(1)) == .rest)
         #expect(machine.deadline == after(1 + delay))
         let renewal = try attempt(machine.timerFired(at: after(1 + delay)))
-        #expect(renewal.endpoint == "a:1" && machine.change?.reason == .renewal)
+        #expect(renewal.endpoint == "a:1" && machine.change?.reason == .renewal(.subscription))
         // It is owed until a link is ready.
         #expect(machine.attemptFailed(renewal.id, .refused, at: after(100)) == .rest)
         let last = try attempt(machine.timerFired(at: after(160)))
@@ -280,7 +317,7 @@ import Testing
         #expect(machine.oweRenewal(at: now) == ReconnectMachine.Action.none)
         #expect(try wait(machine.attemptFailed(next.id, .refused, at: now)) == now)
         #expect(try attempt(machine.timerFired(at: now)).endpoint == "a:1")
-        #expect(machine.change?.reason == .renewal && machine.postponed?.target == "c:1")
+        #expect(machine.change?.reason == .renewal(.subscription) && machine.postponed?.target == "c:1")
     }
 
     @Test func anotherLinkPaysAnOwedRenewal() throws {
@@ -323,7 +360,7 @@ import Testing
         var machine = try ready()
         let next = try attempt(machine.switchEndpoint(to: "c:1", at: now))
         _ = machine.attemptFailed(next.id, .refused, at: now)
-        #expect(try attempt(machine.renew(at: now)).endpoint == "a:1")
+        #expect(try attempt(machine.renew(because: .request, at: now)).endpoint == "a:1")
         #expect(machine.replaceEndpoints(["c:1"], at: now) == .rest)
         #expect(machine.attempt == nil && machine.change?.reason == .removal)
     }

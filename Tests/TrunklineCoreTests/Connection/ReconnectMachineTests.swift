@@ -518,7 +518,7 @@ import Testing
             case 2, 3: action = machine.attemptFailed(id, .refused, isPermanent: hint != nil, at: time)
             case 12: action = machine.attemptFailed(id, .unreachable, hasRoute: false, at: time)
             case 13: action = machine.networkChanged(isAttemptConcerned: hint != nil, at: time)
-            case 14: action = machine.renew(at: time)
+            case 14: action = machine.renew(because: .request, at: time)
             case 15: action = machine.restartAttempt(at: time)
             case 16: action = machine.replaceEndpoints(Array(all.shuffled(using: &random).prefix(2)), at: time)
             case 18: action = machine.oweRenewal(at: time)

@@ -159,7 +159,7 @@ extension ReconnectMachine {
             $0.networkChanged(at: now)
         },
         Row("networkLost", connecting: "connect 2 a", waiting: "connect 3 a → connecting") { $0.networkLost(at: now) },
-        Row("renew", ready: "connect 2 a") { $0.renew(at: now) },
+        Row("renew", ready: "connect 2 a") { $0.renew(because: .request, at: now) },
         Row("close", closed: "–", otherwise: "– → closed") {
             $0.close()
             return ReconnectMachine.Action.none

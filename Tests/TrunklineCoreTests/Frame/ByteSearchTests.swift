@@ -128,6 +128,13 @@ struct VarintTests {
         #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("ffffffffffffffffff80")).varint() }
         #expect(throws: FrameError.self) { _ = try ReceiveBuffer(hex("80808080")).varint(maximumWidth: 4) }
         #expect(try ReceiveBuffer(hex("808080")).varint(maximumWidth: 4) == nil)
+        // A negative offset read what is before the bytes.
+        let bytes: [UInt8] = [1, 2, 3]
+        for offset in [-1, Int.min, 3, Int.max] {
+            let found = bytes.span.bytes.varint(at: offset, .littleEndian, upTo: .max)
+            if case .incomplete = found { continue }
+            Issue.record("\(offset): \(found)")
+        }
         let padded = try ReceiveBuffer(hex("ff8000")).varint(at: 1)
         #expect(padded?.value == 0 && padded?.width == 2)
     }

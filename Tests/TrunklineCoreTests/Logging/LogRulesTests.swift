@@ -915,6 +915,9 @@ import Testing
         #expect(cut.contains(says) && !cut.contains("the server closed the connection"), "\(cut)")
         // With the end of TLS, the server says that it closes.
         #expect(closed.closing(tunnelThrough: proxy, isSecured: true) == closed)
+        // The text of an error decided whether it was that of a tunnel.
+        let other = TransportError(.reset, "the tunnel lamp of \(proxy) went out")
+        #expect(!other.isOfTunnel && other.closing(tunnelThrough: proxy, isSecured: true).isOfTunnel)
         let system = TransportError(.timedOut, errno: 110, "reading: Connection timed out")
         let given = line(Log(), .ready, .timedOut, system, nil)
         #expect(given.contains("timedOut: the system gave the link up: the server, or the path to it"), "\(given)")

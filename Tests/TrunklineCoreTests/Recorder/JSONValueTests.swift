@@ -71,6 +71,18 @@ import Trunkline
         #expect(JSONValue(utf8: text, in: 3..<3) == nil)
     }
 
+    /// Numbers of more than 20 digits were out of range of every type.
+    @Test func integersOfEveryWidthAreRead() {
+        #expect(JSONNumber("170141183460469231731687303715884105727".utf8)?.integer() == Int128.max)
+        #expect(JSONNumber("-170141183460469231731687303715884105728".utf8)?.integer() == Int128.min)
+        #expect(JSONNumber("3.40282366920938463463374607431768211455e38".utf8)?.integer() == UInt128.max)
+        #expect(JSONNumber("340282366920938463463374607431768211456".utf8)?.integer() == UInt128?.none)
+        #expect(JSONNumber("18446744073709551615".utf8)?.integer() == UInt64.max)
+        #expect(JSONNumber("18446744073709551616".utf8)?.integer() == UInt64?.none)
+        #expect(JSONNumber("255".utf8)?.integer() == UInt8.max && JSONNumber("-128".utf8)?.integer() == Int8.min)
+        #expect(JSONNumber("256".utf8)?.integer() == UInt8?.none && JSONNumber("1e3".utf8)?.integer() == Int8?.none)
+    }
+
     @Test func deepNestingIsRejected() {
         #expect(JSONValue(String(repeating: "[", count: 10) + String(repeating: "]", count: 10)) != nil)
         #expect(JSONValue(String(repeating: "[", count: 100_000)) == nil)

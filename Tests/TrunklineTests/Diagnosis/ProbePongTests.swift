@@ -63,4 +63,22 @@ struct ProbePongTests {
         #expect(ProbeReport.Certificate.text(.infinity) == "\(Int.max) days")
         #expect(ProbeReport.Certificate.text(.nan) == "less than a minute")
     }
+
+    /// Without a clock the time that was left counted from 1970.
+    @Test func withoutAClockNoCertificateHasTimeLeft() {
+        let certificate = TLSCertificate(
+            subject: "CN=a",
+            issuer: "CN=root",
+            names: [],
+            notBefore: 0,
+            notAfter: 100_000,
+            fingerprint: "f"
+        )
+        let unknown = ProbeReport.Certificate(certificate, at: nil)
+        #expect(unknown.timeLeft == nil && unknown.daysLeft == nil && unknown.remaining == nil)
+        #expect(unknown.problem == nil && unknown.expiry == "expires at 1970-01-02T03:46:40Z")
+        let known = ProbeReport.Certificate(certificate, at: .seconds(10_000))
+        #expect(known.timeLeft == 90_000 && known.daysLeft == 1 && known.remaining == "1 day left")
+        #expect(known.expiry == "expires in 1 day, at 1970-01-02T03:46:40Z")
+    }
 }

@@ -54,6 +54,28 @@ struct PlannedChangeTests {
         }
     }
 
+    /// Regression: it was compared with the files of the link at the time of the look, so a link that had become ready
+    /// with the new files meanwhile was renewed, too.
+    @Test func aLookAtTheFilesOfAnEarlierLinkRenewsNothing() throws {
+        try simulate(overTLS: true) { service, client in
+            try await expectEcho("a", by: client)
+            await client.renewLink()
+            try await service.pass(.seconds(1))
+            let earlier = try #require(await client.metrics.connection.link?.session)
+            await client.renewLink()
+            try await service.pass(.seconds(1))
+            let links = await client.metrics.connection.links
+            await client.connection.saw([nil], forLink: earlier)
+            try await service.pass(.seconds(1))
+            #expect(await client.metrics.connection.links == links)
+            let present = try #require(await client.metrics.connection.link?.session)
+            #expect(present != earlier)
+            await client.connection.saw([nil], forLink: present)
+            try await service.pass(.seconds(1))
+            #expect(await client.metrics.connection.links == links + 1)
+        }
+    }
+
     @Test func aFailedChangeKeepsThePresentLinkAndIsRetried() throws {
         try ChangeWorld.run(overTLS: false) { world in
             try await world.client.connect()

@@ -1,6 +1,8 @@
 import Testing
 import Trunkline
 
+@testable import TrunklineIO
+
 #if canImport(Glibc)
     import Glibc
 #else
@@ -21,6 +23,28 @@ import Trunkline
         unsafe sigpending(&pending)
         unsafe pthread_sigmask(SIG_BLOCK, nil, &blocked)
         #expect(unsafe sigismember(&pending, SIGPIPE) == 0 && sigismember(&blocked, SIGPIPE) == 0)
+    }
+
+    /// Regression: a signal that interrupted a write lost the rest of the text.
+    @Test func aSignalDoesNotEndTheText() {
+        var results = [-1, 2, -1, -1, 3]
+        var taken: [UInt8] = []
+        let code = unsafe Array("error".utf8).withUnsafeBytes { bytes in
+            unsafe writeFully(bytes) { rest, offset in
+                let count = results.removeFirst()
+                #expect(unsafe offset == taken.count && rest.count == 5 - offset)
+                if count < 0 { errno = EINTR } else { unsafe taken.append(contentsOf: rest[..<count]) }
+                return count
+            }
+        }
+        #expect(code == 0 && results.isEmpty && taken == Array("error".utf8))
+        let failure = unsafe [1].withUnsafeBytes { bytes in
+            unsafe writeFully(bytes) { _, _ in
+                errno = ENOSPC
+                return -1
+            }
+        }
+        #expect(failure == ENOSPC)
     }
 
     @Test func aClosedDescriptorIsHarmless() { writeToStandardError("lost\n", descriptor: -1) }

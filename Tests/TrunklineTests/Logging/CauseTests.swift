@@ -258,6 +258,28 @@ struct CauseTests {
         }
     }
 
+    /// The link kept the reason of a renewal that had failed, and the next one, by age, gave it.
+    @Test func aRenewalThatFailedDoesNotNameTheNextOne() throws {
+        let collector = EventCollector(.links)
+        let options = ClientOptions {
+            $0.observers = [collector]
+            $0.failover.maximumLinkAge = .seconds(60)
+            $0.reconnecting.policy = NoRetries()
+        }
+        try simulate(options: options) { service, client in
+            try await expectEcho("a", by: client)
+            service.network.refuseConnections(to: "db")
+            await client.renewLink()
+            try await service.pass(.seconds(1))
+            service.network.acceptConnections(to: "db")
+            try await service.pass(.seconds(60))
+        }
+        let departures = collector.events.compactMap { event in
+            if case .linkEnded(let report) = event.content { report.departure } else { nil }
+        }
+        #expect(departures == ["it has reached the age of failover.maximumLinkAge"])
+    }
+
     // MARK: Answers
 
     @Test func answersForNobodyAreSampled() throws {
@@ -275,6 +297,7 @@ struct CauseTests {
 
     private struct Undecodable: TypedRequest {
         static var type: UInt32 { 0x402 }
+        static var name: String? { "an undecodable one" }
         func encode() throws -> Bytes { "secret" }
         static func decode(_ response: Response, for request: Undecodable) throws -> Int {
             throw HandshakeRefusal("not a number")
@@ -298,6 +321,39 @@ struct CauseTests {
         }
         #expect(log.record("responses.undecodable")?.message.contains("1 response could not be decoded") == true)
         #expect(!log.text.contains("secret"))
+    }
+
+    /// Handles and streams looked for a client, and hedged requests and subscriptions for nothing at all.
+    @Test func everyCallOfAClusterCountsWhatItCannotDecode() throws {
+        try simulate(overTLS: false) { [self] service, _ in
+            let cluster = Cluster(
+                discovering: .static([ClusterEndpoint("db:7000")]),
+                speaking: .standard,
+                options: options(),
+                on: service.network.loops
+            )
+            var errors = [
+                await failure { () throws(ClientError) in _ = try await cluster.start(Undecodable()).value },
+                await failure { () throws(ClientError) in for try await _ in try cluster.stream(Undecodable()) {} },
+                await failure { () throws(ClientError) in
+                    _ = try await cluster.send(Undecodable(), hedge: .after(.seconds(1)))
+                },
+                await failure { () throws(ClientError) in _ = try await cluster.send(Undecodable(), key: 7) },
+                await failure { () throws(ClientError) in _ = try await cluster.subscribe(Undecodable()) },
+            ]
+            for scope in [Cluster.SubscriptionScope.one, .all] {
+                errors.append(
+                    await failure { () throws(ClientError) in
+                        _ = try await cluster.subscribe(Undecodable(), on: scope)
+                    }
+                )
+            }
+            for case .failure(let error) in await cluster.send(all: [Undecodable()]) { errors.append(error) }
+            #expect(errors.map { $0?.code } == Array(repeating: .invalidResponse, count: 8))
+            #expect(errors.map { $0?.requestName } == Array(repeating: "an undecodable one", count: 8))
+            #expect(await cluster.metrics.undecodableResponses == 8)
+            await cluster.close()
+        }
     }
 
     /// Responses that are malformed, or too large together with their last frame. The first were logged as

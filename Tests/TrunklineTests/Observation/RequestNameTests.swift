@@ -246,4 +246,44 @@ struct RequestNameTests {
             #expect(error?.requestName == "a slow request")
         }
     }
+
+    /// Only `send` of one request used to name its error.
+    @Test func everyCallWithATypedRequestNamesItsError() throws {
+        let options = ClientOptions {
+            $0.requests.timeout = .seconds(1)
+            $0.liveness.maximumStalls = nil
+        }
+        try simulate(options: options, handler: { _ in .noReply }) { _, client in
+            var errors = await client.send(all: [Slow(), Slow()]).map { $0.failure }
+            errors.append(await failure { () throws(ClientError) in _ = try await client.start(Slow()).value })
+            errors.append(
+                await failure { () throws(ClientError) in
+                    for try await _ in try client.stream(Slow(), timeout: .seconds(1)) {}
+                }
+            )
+            errors.append(await failure { () throws(ClientError) in _ = try await client.subscribe(Slow()) })
+            #expect(errors.map { $0?.code } == Array(repeating: .timedOut, count: 5))
+            #expect(errors.map { $0?.requestName } == Array(repeating: "a slow request", count: 5))
+        }
+    }
+
+    private struct Unwritable: TypedRequest {
+        static let type: UInt32 = 0x411
+        static let name: String? = "an unwritable request"
+        func encode() throws -> Bytes { throw FrameError(.illegalLength, "too long") }
+        static func decode(_ response: Response) -> Bytes { response.body }
+    }
+
+    @Test func theErrorOfARequestThatCannotBeEncodedIsNamed() throws {
+        #expect(throws: ClientError.self) { try Request(Unwritable()) }
+        do throws(ClientError) { _ = try Request(Unwritable()) } catch {
+            #expect(error.requestName == "an unwritable request")
+        }
+    }
+}
+
+extension Result {
+    fileprivate var failure: Failure? {
+        if case .failure(let error) = self { error } else { nil }
+    }
 }

@@ -118,8 +118,12 @@ struct LinkSenderTests {
                 #expect(link.knownCodec != nil)
                 let error = await failure { () throws(ClientError) in _ = try await link.send(Unreadable()) }
                 #expect(error?.code == .protocolViolation)
+                _ = await failure { () throws(ClientError) in _ = try await link.start(Unreadable()).value }
+                _ = await failure { () throws(ClientError) in
+                    for try await _ in try link.stream(Unreadable()) {}
+                }
             }
-            #expect(await client.metrics.undecodableResponses == 1)
+            #expect(await client.metrics.undecodableResponses == 3)
         }
     }
 

@@ -1,12 +1,11 @@
 /// Prepares the next link while the present one stays in use. A failed attempt leaves the present link as it is.
 package struct PlannedChange: Equatable, Sendable {
-    package enum Reason: Sendable {
+    package enum Reason: Hashable, Sendable {
         case goAway
         case choice
         case removal
         case preference
-        /// The link is old, its certificates have changed, there is a better path, or the caller asked for it.
-        case renewal
+        case renewal(Renewal)
 
         var cause: DisconnectCause { self == .goAway ? .goAway : .closedLocally }
 
@@ -16,7 +15,26 @@ package struct PlannedChange: Equatable, Sendable {
             case .choice: "switchEndpoint(to:) was called"
             case .removal: "its endpoint was removed from the list"
             case .preference: "the client returns to the preferred endpoint (failover.returnsToPreferredAfter)"
-            case .renewal: "it has reached the age of failover.maximumLinkAge"
+            case .renewal(let renewal): renewal.departure
+            }
+        }
+    }
+
+    package enum Renewal: Hashable, Sendable {
+        case age
+        case files
+        case path
+        case request
+        /// The server does not know a subscription on the link.
+        case subscription
+
+        fileprivate var departure: String {
+            switch self {
+            case .age: "it has reached the age of failover.maximumLinkAge"
+            case .files: "a file of options.tls has changed"
+            case .path: "a new link takes another path"
+            case .request: "renewLink() was called"
+            case .subscription: "the server does not know a subscription on it"
             }
         }
     }
@@ -40,12 +58,12 @@ package struct PlannedChange: Equatable, Sendable {
 
 extension ReconnectMachine {
     /// A change to an endpoint that cannot be reached waits until the renewal is complete.
-    mutating func renew(at now: Instant) -> Action {
+    mutating func renew(because renewal: PlannedChange.Renewal, at now: Instant) -> Action {
         guard let link, link.change?.isRenewable ?? true else { return .none }
         postponed = link.change
         let target = ring.contains(link.endpoint) ? link.endpoint : nil
         ring.beginRound()
-        return begin(.renewal, to: target, from: link, at: now)
+        return begin(.renewal(renewal), to: target, from: link, at: now)
     }
 
     /// Like `renew`, but if a change prevents it, between two attempts of the change or when it is given up.
@@ -53,7 +71,7 @@ extension ReconnectMachine {
         guard var link else { return .none }
         (link.owesRenewal, link.agedAt) = (true, now)
         self.link = link
-        return renew(at: now)
+        return renew(because: .subscription, at: now)
     }
 
     mutating func begin(
@@ -95,18 +113,33 @@ extension ReconnectMachine {
         return restBetweenAttempts(after: cause, at: now)
     }
 
+    /// Says nothing about the servers. When a route appears, `networkChanged` ends the wait. It has an end of its own,
+    /// because the present link may need to be replaced, and may use a path that is not monitored.
+    mutating func changeFailedWithoutRoute(_ cause: DisconnectCause, isOfThisHost: Bool, at now: Instant) -> Action {
+        change?.attempt = nil
+        guard isOfThisHost else { return restBetweenAttempts(after: cause, at: now) }
+        guard let change, case .retry = decision(about: change, after: cause) else { return dropChange(at: now) }
+        ring.beginRound()
+        self.change?.until = now.advanced(by: Self.longestPause)
+        return waitForPlans
+    }
+
+    private mutating func decision(about change: PlannedChange, after cause: DisconnectCause) -> ReconnectDecision {
+        let failure = ReconnectFailure(
+            round: change.round,
+            failedAttempts: failures + change.failures,
+            cause: cause
+        )
+        return decide(by: policy.reconnect, failure)
+    }
+
     mutating func attemptChangeNow(at now: Instant) -> Action {
         change.map { $0.attempt == nil } ?? false ? goOnWithChange(at: now) : .none
     }
 
     mutating func restBetweenAttempts(after cause: DisconnectCause, at now: Instant) -> Action {
         guard let change else { return .none }
-        let failure = ReconnectFailure(
-            round: change.round,
-            failedAttempts: failures + change.failures,
-            cause: cause
-        )
-        guard case .retry(let delay) = decide(by: policy.reconnect, failure) else { return dropChange(at: now) }
+        guard case .retry(let delay) = decision(about: change, after: cause) else { return dropChange(at: now) }
         ring.beginRound()
         let until = max(now.advanced(by: max(.zero, delay)), earliestStart(of: change, at: now))
         self.change?.round += 1
@@ -196,7 +229,7 @@ extension ReconnectMachine {
             }
         }
         if let agedAt = due.agedAt, agedAt <= now {
-            let action = renew(at: now)
+            let action = renew(because: due.owesRenewal ? .subscription : .age, at: now)
             if change != nil || link?.session != due.session { return action }
         }
         guard let present = link, let returnAt = present.returnAt, returnAt <= now,

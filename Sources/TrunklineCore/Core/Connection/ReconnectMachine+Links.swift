@@ -55,7 +55,10 @@ extension ReconnectMachine {
         } else {
             hold(attempt.endpoint, for: retryAfter, at: now)
         }
-        if change != nil { return changeFailed(cause, isPermanent: isPermanent, at: now) }
+        if change != nil {
+            guard hasRoute else { return changeFailedWithoutRoute(cause, isOfThisHost: isOfThisHost, at: now) }
+            return changeFailed(cause, isPermanent: isPermanent, at: now)
+        }
         lastCause = cause
         promptFrom = nil
         guard hasRoute else { return isOfThisHost ? pause(looksAgain: looksAgain, at: now) : askPolicy(at: now) }

@@ -63,10 +63,10 @@ extension ReconnectMachine {
         let earliest = lastPrompt.advanced(by: Self.networkPace)
         guard earliest > now else {
             lastPrompt = now
-            return renew(at: now)
+            return renew(because: .path, at: now)
         }
         guard let link, link.change == nil, policy.overlapsLinks, ring.contains(link.endpoint) else { return .none }
-        change = PlannedChange(reason: .renewal, target: link.endpoint, until: earliest, round: 0)
+        change = PlannedChange(reason: .renewal(.path), target: link.endpoint, until: earliest, round: 0)
         lastPrompt = earliest
         return waitForPlans
     }

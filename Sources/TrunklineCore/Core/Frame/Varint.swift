@@ -52,6 +52,7 @@ extension RawSpan {
     @inlinable
     @inline(__always)
     package func varint(at offset: Int, _ order: ByteOrder, width most: Int = 10, upTo maximum: UInt64) -> Varint {
+        guard offset >= 0 else { return .incomplete }
         var value: UInt64 = 0
         for index in 0..<most {
             guard index < byteCount - offset else { return .incomplete }

@@ -86,8 +86,6 @@ package struct LinkCodec: Sendable {
 
     // MARK: Rarely
 
-    package var maximumInFlightPerChannel: Int { (codec as? any ChannelCodec)?.maximumInFlightPerChannel ?? .max }
-
     package func ping(number: UInt64) -> Frame? { (codec as? any HeartbeatCodec)?.ping(number: number) }
 
     package func pong(answering ping: Frame) -> Frame? { (codec as? any HeartbeatCodec)?.pong(answering: ping) }

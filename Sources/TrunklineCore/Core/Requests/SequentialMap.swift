@@ -33,18 +33,11 @@ package struct SequentialMap<Value> {
         return stragglers.isEmpty ? false : stragglers[key] != nil
     }
 
-    /// Setting `nil` has no effect; use `remove(_:)`.
     subscript(key: UInt64) -> Value? {
-        get {
-            guard !ring.isEmpty else { return nil }
-            let index = index(key)
-            if ring[index].key == key, let value = ring[index].value { return value }
-            return stragglers.isEmpty ? nil : stragglers[key]
-        }
-        set {
-            guard let newValue else { return }
-            insert(newValue, for: key)
-        }
+        guard !ring.isEmpty else { return nil }
+        let index = index(key)
+        if ring[index].key == key, let value = ring[index].value { return value }
+        return stragglers.isEmpty ? nil : stragglers[key]
     }
 
     /// Copies no more of the value than `body` does.

@@ -61,8 +61,8 @@ package struct JSONNumber {
         guard zeros >= 0 || cutsDecimals || digits.isEmpty else { return nil }
         let kept = zeros < 0 ? digits.dropLast(-zeros) : digits
         guard !kept.isEmpty else { return 0 }
-        // `UInt64.max` has 20 digits.
-        guard kept.count + max(0, zeros) <= 20 else { return nil }
+        // As many digits as the largest value may have: 20 for `UInt64.max`.
+        guard kept.count + max(0, zeros) <= Value.bitWidth * 3 / 10 + 1 else { return nil }
         var value: Value = 0
         for digit in kept + repeatElement(0, count: max(0, zeros)) {
             let (product, overflows) = value.multipliedReportingOverflow(by: 10)

@@ -55,11 +55,6 @@ func isSocket(_ descriptor: Int32) -> Bool {
     return unsafe getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0
 }
 
-/// Calls `read(2)`, whose name methods hide.
-func readDescriptor(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) -> Int {
-    unsafe read(descriptor, buffer.baseAddress, buffer.count)
-}
-
 /// Returns a negative number and sets `errno` on failure. Pipes have no flag against SIGPIPE, so the signal is blocked
 /// in this thread meanwhile.
 func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
@@ -67,16 +62,8 @@ func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int
     unsafe sigemptyset(&signals)
     unsafe sigaddset(&signals, SIGPIPE)
     unsafe pthread_sigmask(SIG_BLOCK, &signals, &before)
-    let limit = 1024  // IOV_MAX
-    let count = unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: min(pieces.count, limit)) { vectors in
-        for index in vectors.indices {
-            let piece = unsafe pieces[index]
-            unsafe vectors.initializeElement(
-                at: index,
-                to: iovec(iov_base: UnsafeMutableRawPointer(mutating: piece.baseAddress), iov_len: piece.count)
-            )
-        }
-        return unsafe writev(descriptor, vectors.baseAddress, Int32(vectors.count))
+    let count = unsafe withVectors(of: pieces) { vectors in
+        unsafe writev(descriptor, vectors.baseAddress, Int32(vectors.count))
     }
     let code = errno
     // If the program has blocked the signal itself, it is the program's to take.

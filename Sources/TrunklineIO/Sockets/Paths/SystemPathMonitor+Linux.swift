@@ -180,8 +180,7 @@
         /// A link-local IPv6 address has the interface as its scope.
         private func address(_ bytes: [UInt8], of link: NetlinkLink) -> SocketAddress {
             guard bytes.count == 16 else { return .ipv4(bytes, port: 0) }
-            let isOfLink = bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
-            return .ipv6(bytes, port: 0, scope: isOfLink ? link.index : 0)
+            return .ipv6(bytes, port: 0, scope: bytes.isLinkLocalIPv6 ? link.index : 0)
         }
 
         private func link(_ index: UInt32, _ state: inout State) -> NetlinkLink? {

@@ -44,8 +44,7 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .ipv4(let bytes, _): return bytes.first == 127
         case .ipv6(let bytes, _, _):
-            let isMapped = bytes.prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff]
-            return isMapped ? bytes[12] == 127 : bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1
+            return bytes.isMappedIPv4 ? bytes[12] == 127 : bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1
         case .unix, .vsock, .command, .descriptors: return true
         }
     }
@@ -76,8 +75,8 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
     private static func zone(_ scope: UInt32) -> String { scope == 0 ? "" : "%\(scope)" }
 
     var lacksZone: Bool {
-        guard case .ipv6(let bytes, _, 0) = self, bytes.count == 16 else { return false }
-        return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+        guard case .ipv6(let bytes, _, 0) = self else { return false }
+        return bytes.isLinkLocalIPv6
     }
 
     /// `inet_aton`: one to four numbers, decimal, octal or hexadecimal, the last of which fills the remaining bytes.
@@ -121,4 +120,12 @@ package enum SocketAddress: Hashable, Sendable, CustomStringConvertible {
         case .descriptors(let pair): "\(pair)"
         }
     }
+}
+
+extension [UInt8] {
+    /// fe80::/10 (RFC 4291 §2.5.6).
+    var isLinkLocalIPv6: Bool { count == 16 && self[0] == 0xfe && self[1] & 0xc0 == 0x80 }
+
+    /// ::ffff:0:0/96 (RFC 4291 §2.5.5.2).
+    var isMappedIPv4: Bool { count == 16 && prefix(12) == [UInt8](repeating: 0, count: 10) + [0xff, 0xff] }
 }

@@ -55,6 +55,9 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
     /// An answer: there is no such name, or it has no address of the family.
     package var isNoSuchName = false
 
+    /// The tunnel through a proxy has ended, and it cannot be known whether the proxy or the server ended it.
+    package var isOfTunnel = false
+
     /// In a box, because few errors have one.
     private var reasonBox: ReasonBox?
 

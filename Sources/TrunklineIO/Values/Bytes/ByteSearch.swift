@@ -157,3 +157,8 @@ extension Bytes {
         }
     }
 }
+
+extension UInt8 {
+    @inlinable
+    package var lowercasedASCII: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
+}

@@ -1,0 +1,22 @@
+/// The deadline of an attempt. It waits for TLS to read the bytes that it holds: they may have come in time.
+struct DialDeadline {
+    private(set) var instant: Instant
+    private var waitsSince: Instant?
+
+    init(_ instant: Instant) { self.instant = instant }
+
+    mutating func loopWasLate(_ delay: LoopDelay, of timeout: Duration) {
+        let later = delay.prolonging(instant, of: timeout)
+        // The later deadline may wait as long as the first.
+        if later > instant { waitsSince = nil }
+        instant = later
+    }
+
+    /// Once the deadline has passed.
+    mutating func mustReadFirst(holdsUnread: Bool, at now: Instant) -> Bool {
+        guard holdsUnread else { return false }
+        let since = waitsSince ?? now
+        waitsSince = since
+        return now.since(since) < Connection.longestDeadlineWait
+    }
+}
