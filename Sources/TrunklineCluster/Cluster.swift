@@ -133,7 +133,7 @@ public actor Cluster {
         makeClient = { found, options in
             Client(to: found.endpoint, speaking: codec, options: options, on: loops)
         }
-        facts.cluster = self
+        facts.receiver = self
     }
 
     deinit {
@@ -198,7 +198,7 @@ public actor Cluster {
     }
 }
 
-extension Cluster: LoopActor {
+extension Cluster: LoopActor, ClusterFactReceiver {
     nonisolated func take(_ fact: ClusterFact) {
         var fact = fact
         onItsLoop(&fact) { $0.perform($1) }
