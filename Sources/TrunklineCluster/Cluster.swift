@@ -116,7 +116,11 @@ public actor Cluster {
         self.codec = ProtocolCodec(codec)
         self.discovery = discovery
         // A simulation has an executor for callbacks, and must make the same choices in every run.
-        picker = ClusterPicker(seed: loop.randomSeed(), isReproducible: loop.callbackExecutor != nil)
+        picker = ClusterPicker(
+            options.balancing,
+            seed: loop.randomSeed(),
+            isReproducible: loop.callbackExecutor != nil
+        )
         waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
         facts = ClusterFacts(on: loop)
         tableUpdate = TableUpdate(facts, on: loop)
