@@ -454,6 +454,19 @@ func makeCluster(_ codec: FrameLayout) -> Cluster {
     }
 }
 
+/// Sends a twentieth of the requests to the servers of the next version.
+struct Canary: BalancingPolicy {
+    func pick(
+        from candidates: BalancingCandidates,
+        using generator: inout some RandomNumberGenerator
+    ) -> BalancingCandidates.Server? {
+        let isForNext = Double.random(in: 0..<1, using: &generator) < 0.05
+        return candidates.lazy
+            .filter { $0.isAvailable && ($0.metadata["version"] == "next") == isForNext }
+            .min { $0.inFlight < $1.inFlight }
+    }
+}
+
 func sendByKey(_ cluster: Cluster, _ request: Request, customer: Int) async throws {
     _ = try await cluster.send(request, key: customer)
     _ = cluster.stream(request, options: CallOptions(key: RoutingKey(customer)))

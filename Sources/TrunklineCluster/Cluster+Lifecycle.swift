@@ -104,7 +104,7 @@ extension Cluster {
         guard lifecycle < .closed else { return }
         lifecycle = .closing
         waiting.close()
-        picker.use(PickTable())
+        picker.use(PickTable(options.balancing))
         await close(servers.clients)
         let metrics = await metrics
         guard lifecycle < .closed else { return }

@@ -55,7 +55,7 @@ extension Cluster {
     public nonisolated func tryEnqueue(_ request: Request, timeout: Timeout = .default) throws(ClientError) {
         let now = loop.now
         _ = try call(timeout, CallOptions(), at: now)
-        guard let link = picker.pick(PickTable.Wish(now: now, probing: .never)) else {
+        guard let link = picker.pick(Wish(now: now, probing: .never)) else {
             begin()
             let error = ClientError(.unavailable, .notSent, "no server is ready")
             callFailed(error, wasPlaced: false)

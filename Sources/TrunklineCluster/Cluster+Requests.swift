@@ -124,7 +124,7 @@ extension Cluster: RoutingSender {
     private nonisolated func pickNow() -> (MemberLink, Instant)? {
         if mustQueue { return nil }
         let now = loop.now
-        return picker.pick(PickTable.Wish(now: now)).map { ($0, now) }
+        return picker.pick(Wish(now: now)).map { ($0, now) }
     }
 
     /// Without an adaptive limit, calls wait only while no server is ready.
@@ -264,7 +264,7 @@ extension Cluster: RoutingSender {
             if let deadline = call.deadline, deadline <= now { throw failed(call, await timedOutWaiting()) }
             // Before it is decided whether the call waits, so that no chance is missed meanwhile.
             let moment = waiting.moment
-            let wish = PickTable.Wish(
+            let wish = Wish(
                 now: now,
                 key: call.key,
                 excluded: call.excluded,

@@ -250,17 +250,17 @@ extension Cluster {
     /// Once for all that changes in this turn of the event loop.
     func tableChanged() {
         trouble = nil
-        guard lifecycle < .closing else { return picker.use(PickTable()) }
+        guard lifecycle < .closing else { return picker.use(PickTable(options.balancing)) }
         // The first server is used at once.
         tableUpdate.request(isUrgent: picker.table.isEmpty)
     }
 
     func updateTable() {
-        guard lifecycle < .closing else { return picker.use(PickTable()) }
+        guard lifecycle < .closing else { return picker.use(PickTable(options.balancing)) }
         if exchange(&servers.hasLostEarlierAnswer, with: false) { use(servers.found, isWhole: false) }
         removeLeavingServers()
         let (now, old) = (loop.now, picker.table)
-        var (seats, probes): ([PickTable.Seat], [PickTable.Seat]) = ([], [])
+        var (seats, probes): ([Seat], [Seat]) = ([], [])
         var (readyWeight, awaitedWeight) = (0.0, 0.0)
         let isWeighted = servers.all.contains { $0.found.weight > 0 }
         for index in servers.all.indices {
@@ -277,7 +277,7 @@ extension Cluster {
             if use == .isProbed || use == .servesAndIsProbed { probes.append(seat) }
         }
         let ring = old.ring.with(servers.all.map { ($0.member.hash, $0.found.weight) })
-        let table = PickTable(seats, probes: probes, localShare: localShare, options, ring, turn: old.nextTurn)
+        let table = PickTable(seats, probes: probes, localShare: localShare, options, ring, old.policy, at: now)
         picker.use(table)
         offer = offer(of: table, readyWeight, awaitedWeight)
         waiting.serversChanged(offer)
@@ -286,7 +286,7 @@ extension Cluster {
         if lifecycle == .open { noteAvailability(seats.first ?? probes.first, at: now) }
     }
 
-    private func seat(of index: Int, at now: Instant) -> PickTable.Seat? {
+    private func seat(of index: Int, at now: Instant) -> Seat? {
         var (first, others, large): (MemberLink?, [MemberLink], [MemberLink]) = (nil, [], [])
         for link in servers.all[index].links where link.isReady {
             if link.link.isLarge {
@@ -298,13 +298,14 @@ extension Cluster {
             }
         }
         guard let first else { return nil }
-        return PickTable.Seat(
+        return Seat(
             first.member,
             first,
             others: others,
             large: large,
             weight: servers.all[index].found.weight,
-            isLocal: servers.all[index].found.zone == options.zone,
+            isLocal: options.zone == nil || servers.all[index].found.zone == options.zone,
+            metadata: servers.all[index].found.metadata,
             slowStart: servers.all[index].slowStart.flatMap { now.since($0) < options.slowStart ? $0 : nil }
         )
     }
@@ -316,7 +317,7 @@ extension Cluster {
         return .someServers(table.count, share: readyWeight / (readyWeight + awaitedWeight))
     }
 
-    private func noteAvailability(_ seat: PickTable.Seat?, at now: Instant) {
+    private func noteAvailability(_ seat: Seat?, at now: Instant) {
         if let seat {
             guard !isAvailable else { return }
             tell(.available(seat.member.endpoint, after: unavailableSince.map { now.since($0) }))

@@ -179,7 +179,7 @@ extension Cluster {
                 continue
             }
             let began = loop.now
-            guard let link = picker.pick(PickTable.Wish(now: began, probing: .never)) else { return false }
+            guard let link = picker.pick(Wish(now: began, probing: .never)) else { return false }
             // A move is no call.
             counts.withLock { $0.countRepeats(1) }
             do throws(ClientError) {

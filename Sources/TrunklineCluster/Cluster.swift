@@ -116,7 +116,11 @@ public actor Cluster {
         self.codec = ProtocolCodec(codec)
         self.discovery = discovery
         // A simulation has an executor for callbacks, and must make the same choices in every run.
-        picker = ClusterPicker(seed: loop.randomSeed(), isReproducible: loop.callbackExecutor != nil)
+        picker = ClusterPicker(
+            options.balancing,
+            seed: loop.randomSeed(),
+            isReproducible: loop.callbackExecutor != nil
+        )
         waiting = WaitingCalls(maximum: callOptions.requests.maximumWaiting, on: loop)
         facts = ClusterFacts(on: loop)
         tableUpdate = TableUpdate(facts, on: loop)
@@ -133,7 +137,7 @@ public actor Cluster {
         makeClient = { found, options in
             Client(to: found.endpoint, speaking: codec, options: options, on: loops)
         }
-        facts.cluster = self
+        facts.receiver = self
     }
 
     deinit {
@@ -198,7 +202,7 @@ public actor Cluster {
     }
 }
 
-extension Cluster: LoopActor {
+extension Cluster: LoopActor, ClusterFactReceiver {
     nonisolated func take(_ fact: ClusterFact) {
         var fact = fact
         onItsLoop(&fact) { $0.perform($1) }

@@ -14,7 +14,7 @@ struct ClusterCall: Sendable {
     /// Whether its time tells something about its server. Not that of a reply in parts, of a large request, of a batch,
     /// or of what the caller does.
     var isMeasured: Bool
-    var probing: PickTable.Wish.Probing
+    var probing: Wish.Probing
     var hedge: (copies: HedgedCopies, isSecond: Bool)?
     /// The failure of a part is not that of the call.
     var isPart = false

@@ -16,7 +16,7 @@ public struct ClusterEndpoint: Sendable, Hashable {
     /// The name for which the server's TLS certificate must be valid. Default `nil`: the host of `endpoint`, or else
     /// ``ClientOptions/TLS/serverName``.
     public var serverName: String?
-    /// What the discovery knows besides. Not used by the cluster.
+    /// What the discovery knows besides, for a ``BalancingPolicy`` of your own. The cluster does not use it.
     public var metadata: [String: String]
     /// The name that has this address and exactly one of the other family: both are taken for one server. Otherwise
     /// `nil`.

@@ -31,17 +31,24 @@ struct FoundServers: Sendable {
     var isWhole: Bool { failures.withLock { $0 } == count }
 }
 
+/// The cluster. A protocol, so that what callers count can be used without it.
+protocol ClusterFactReceiver: AnyObject, Sendable {
+    /// On the event loop of the cluster, as the next method.
+    func take(_ fact: ClusterFact)
+    func makeTable()
+}
+
 /// The way from callers and clients to their cluster.
-/// Unchecked `Sendable`: `cluster` is written once, before the initializer of the cluster returns and before any fact
+/// Unchecked `Sendable`: `receiver` is written once, before the initializer of the cluster returns and before any fact
 /// can be told.
 final class ClusterFacts: @unchecked Sendable {
     private let loop: any EventLoop
-    weak var cluster: Cluster?
+    weak var receiver: (any ClusterFactReceiver)?
 
     init(on loop: any EventLoop) { self.loop = loop }
 
     /// In order with the others of the same thread.
     func tell(_ fact: ClusterFact) {
-        loop.schedule(LoopClosure { [self] in cluster?.take(fact) })
+        loop.schedule(LoopClosure { [self] in receiver?.take(fact) })
     }
 }

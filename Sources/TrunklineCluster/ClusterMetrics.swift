@@ -74,7 +74,7 @@ extension Cluster {
         /// The number of requests in flight, as the choice of a server counts them. Always 0 while only one link is
         /// possible: one server, and ``ClusterOptions/linksPerEndpoint`` of `1...1`.
         public let inFlight: Int
-        /// The moving average of the latency by which servers are chosen: see ``ClusterOptions/Balancing/leastLoaded``.
+        /// The moving average of the latency by which servers are chosen: see ``LeastLoaded``.
         /// It is zero before the first response, after the server was ejected or lost its links, and while only one
         /// link is possible. It decays while the server gets no requests. To measure a server, read ``total``.
         public let latencyScore: Duration

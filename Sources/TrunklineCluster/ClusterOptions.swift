@@ -11,23 +11,9 @@ public import TrunklineCore
 ///
 /// Values outside the range that an option names count as the nearest one within it.
 public struct ClusterOptions: Sendable {
-    /// How a cluster chooses the server of a request without a key.
-    @nonexhaustive
-    public enum Balancing: Sendable, Hashable {
-        /// Of two servers drawn at random, the one with the lower load: its requests in flight plus one, times its
-        /// average latency, divided by the share of its requests that succeed. The average follows a slow response at
-        /// once and a fast one slowly, within about 10 s, and decays while the server gets no requests. A server that
-        /// has not answered yet counts as fast as the other one.
-        ///
-        /// The draw follows the weights. This is the policy of Finagle ("P2C, peak EWMA") and Linkerd, with the share
-        /// of successes added.
-        case leastLoaded
-        /// One server after the other, in proportion to the weights.
-        case roundRobin
-    }
-
-    /// How the server of a request without a key is chosen. Default `.leastLoaded`.
-    public var balancing = Balancing.leastLoaded
+    /// How the server of a request without a key is chosen: `.leastLoaded`, the default, `.roundRobin`, or a policy of
+    /// your own.
+    public var balancing: any BalancingPolicy = .leastLoaded
 
     /// The number of links to each server. Default 1. At least 1, at most 64.
     ///

@@ -29,19 +29,22 @@ final class ClusterPicker: Sendable {
         }
 
         @inline(__always)
-        mutating func pick(_ wish: PickTable.Wish) -> MemberLink? {
+        mutating func pick(_ wish: Wish) -> MemberLink? {
             unsafe borrowed._withUnsafeGuaranteedRef { $0.pick(wish, using: &generator) }
         }
     }
 
     private let stripes: [Lock<Stripe>]
+    /// It may call anything, so it is called without a lock.
+    private let hasPolicyOfUser: Bool
 
     /// `isReproducible`: the choices must not depend on which thread makes them, as in a simulation.
-    init(seed: UInt64, isReproducible: Bool) {
+    init(_ policy: any BalancingPolicy, seed: UInt64, isReproducible: Bool) {
+        let table = PickTable(policy)
+        hasPolicyOfUser = table.hasPolicyOfUser
         var generator = SeededGenerator(seed: seed)
         var count = 1
         if !isReproducible { while count < 4 * processorCount(), count < 64 { count *= 2 } }
-        let table = PickTable()
         stripes = (0..<count).map { _ in Lock(Stripe(table, SeededGenerator(seed: generator.next()))) }
     }
 
@@ -65,12 +68,21 @@ final class ClusterPicker: Sendable {
         }
     }
 
-    func pick(_ wish: PickTable.Wish) -> MemberLink? {
-        stripe.withLock { stripe in
+    func pick(_ wish: Wish) -> MemberLink? {
+        if hasPolicyOfUser { return pickByPolicyOfUser(wish) }
+        return stripe.withLock { stripe in
             guard let link = stripe.pick(wish) else { return nil }
             stripe.requests &+= 1
             return link
         }
+    }
+
+    @inline(never)
+    private func pickByPolicyOfUser(_ wish: Wish) -> MemberLink? {
+        var (table, generator) = stripe.withLock { ($0.table, SeededGenerator(seed: $0.generator.next())) }
+        guard let link = table.pick(wish, using: &generator) else { return nil }
+        note(1)
+        return link
     }
 
     func note(_ count: Int) { stripe.withLock { $0.requests &+= count } }

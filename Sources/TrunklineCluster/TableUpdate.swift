@@ -54,7 +54,7 @@ final class TableUpdate: LoopWork, TimerTarget, @unchecked Sendable {
 
     private func update() {
         state = .idle
-        guard let cluster = facts.cluster else { return }
+        guard let cluster = facts.receiver else { return }
         let began = loop.now
         count += 1
         cluster.makeTable()

@@ -242,7 +242,8 @@ private let secret = "s3cr3t-T0k3n"
 
     /// Types that hold only values of the types above, or those in their state, which is behind a lock or an actor.
     private static let holders: Set<String> = [
-        "AbandonedRequest", "ClientCall", "ClientEvent", "ClientEvent.Content", "ClusterChange", "Handshaker",
+        "AbandonedRequest", "BalancingCandidates", "BalancingCandidates.Server", "ClientCall", "ClientEvent",
+        "ClientEvent.Content", "ClusterChange", "Handshaker",
         "LinkSender", "OpenRequest",
         "PushStream.AsyncIterator", "ReplyStream.AsyncIterator", "Subscription", "Timeline", "Timeline.Try",
         "Timeline.Condition", "Timeline.Link", "TimelineRecorder", "DisconnectReport", "ConnectionState",
@@ -271,7 +272,8 @@ private let secret = "s3cr3t-T0k3n"
         "ClientOptions.Outbound", "ClientOptions.Reconnecting", "ClientOptions.Requests",
         "ClientOptions.TLS.Verification", "Cluster.Metrics", "Cluster.ServerMetrics", "Cluster.ServerMetrics.State",
         "Cluster.SubscriptionScope",
-        "ClusterOptions", "ClusterOptions.Balancing", "ClusterOptions.Ejection", "Connection.Metrics",
+        "ClusterOptions", "ClusterOptions.Ejection", "LeastLoaded", "RoundRobin",
+        "Connection.Metrics",
         "ContentType", "CountedPayloadCodec",
         "CountedPayloadCodec.Payload", "DelimitedCodec", "DisconnectCause", "DisconnectReport.Party",
         "DisconnectReport.Phase", "EndpointOrder", "EventDelivery", "FailureCode", "Frame.Answers", "Frame.Kind",

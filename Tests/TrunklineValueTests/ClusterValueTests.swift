@@ -26,7 +26,7 @@ struct ClusterValueTests {
         option("ClusterOptions.Ejection.maximumTime: Duration", \.ejection.value.maximumTime),
         ValueCase("ClusterEndpoint.init(weight: Double?)", "ClusterEndpoint.weight: Double") {
             for weight in Double.extremes {
-                for balancing in [ClusterOptions.Balancing.leastLoaded, .roundRobin] {
+                for balancing in [.leastLoaded, .roundRobin] as [any BalancingPolicy] {
                     for other in [1, weight] {
                         var second = ClusterEndpoint("other:7000")
                         second.weight = other

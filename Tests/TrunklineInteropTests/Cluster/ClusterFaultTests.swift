@@ -45,7 +45,7 @@ struct ClusterFaultTests {
         $0.reconnecting.policy = Backoff(base: .milliseconds(10), cap: .milliseconds(200))
     }
 
-    private func cluster(_ balancing: ClusterOptions.Balancing, of servers: Servers) -> Cluster {
+    private func cluster(_ balancing: any BalancingPolicy, of servers: Servers) -> Cluster {
         let found = servers.endpoints.map { ClusterEndpoint($0) }
         return Cluster(discovering: .static(found), speaking: Memcached.layout, options: Self.options) {
             $0.balancing = balancing

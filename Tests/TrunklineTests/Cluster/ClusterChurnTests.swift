@@ -40,10 +40,19 @@ struct ClusterChurnTests {
                 links.append(link)
             }
             let seats = links.map {
-                PickTable.Seat($0.member, $0, others: [], large: [], weight: 1, isLocal: false, slowStart: nil)
+                Seat($0.member, $0, others: [], large: [], weight: 1, isLocal: false, slowStart: nil)
             }
             let ring = ClusterRing(links.map { ($0.member.hash, 1) })
-            return (PickTable(seats, probes: [], localShare: nil, ClusterOptions(), ring, turn: 0), links)
+            let table = PickTable(
+                seats,
+                probes: [],
+                localShare: nil,
+                ClusterOptions(),
+                ring,
+                .leastLoaded,
+                at: Instant(nanoseconds: 0)
+            )
+            return (table, links)
         }
 
         /// The server of each key.
@@ -53,7 +62,7 @@ struct ClusterChurnTests {
             let (table, links) = table(names)
             var generator = SeededGenerator(seed: 1)
             let homes = keys.map { key in
-                let wish = PickTable.Wish(now: Instant(nanoseconds: 0), key: key)
+                let wish = Wish(now: Instant(nanoseconds: 0), key: key)
                 let link = table.pick(wish, using: &generator)
                 if !staysInFlight { link?.end(.answered, from: Instant(nanoseconds: 0), at: Instant(nanoseconds: 0)) }
                 return link?.member.endpoint.host

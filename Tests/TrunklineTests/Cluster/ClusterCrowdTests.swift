@@ -74,8 +74,8 @@ struct ClusterCrowdTests {
     }
 
     /// All 5,000 went to the first server that was ready.
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin], [0, 10])
-    func callsThatWaitedAreSpreadOverTheServers(_ balancing: ClusterOptions.Balancing, pause: Int) async throws {
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy], [0, 10])
+    func callsThatWaitedAreSpreadOverTheServers(_ balancing: any BalancingPolicy, pause: Int) async throws {
         try await run(5, listing: 0..<5, { $0.balancing = balancing }) { bed, cluster, _ in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<5000 { group.addTask { _ = try await cluster.send(ask("hello")) } }
@@ -150,8 +150,8 @@ struct ClusterCrowdTests {
     }
 
     /// When all servers were replaced, the first new one that was ready got all requests, although the old ones worked.
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
-    func aNewListIsTakenOverAsItsServersAreReady(_ balancing: ClusterOptions.Balancing) async throws {
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy])
+    func aNewListIsTakenOverAsItsServersAreReady(_ balancing: any BalancingPolicy) async throws {
         try await run(10, listing: 0..<5, { $0.balancing = balancing }) { bed, cluster, lists in
             for number in 0..<5 { bed.accept(number) }
             // The attempts to connect to the others take long.

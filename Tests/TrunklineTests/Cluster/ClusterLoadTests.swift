@@ -45,7 +45,7 @@ struct ClusterLoadTests {
         _ seed: UInt64,
         servers count: Int,
         callers: Int,
-        balancing: ClusterOptions.Balancing = .leastLoaded,
+        balancing: any BalancingPolicy = .leastLoaded,
         options: CallOptions = CallOptions(),
         answeringAfter delay: @escaping @Sendable (Int) -> Duration = { _ in .milliseconds(20) },
         _ body: @escaping @Sendable (SimulatedNetwork, [LoopbackServer]) async throws -> Void
@@ -129,8 +129,8 @@ struct ClusterLoadTests {
         }
     }
 
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
-    func aRollingRestartThatIsAnnouncedCostsNothing(_ balancing: ClusterOptions.Balancing) async throws {
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy])
+    func aRollingRestartThatIsAnnouncedCostsNothing(_ balancing: any BalancingPolicy) async throws {
         for seed in seeds(2) {
             await Task.yield()
             let load = try await underLoad(seed, servers: 3 + Int(seed % 3), callers: 8, balancing: balancing) {

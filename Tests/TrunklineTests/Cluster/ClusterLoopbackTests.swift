@@ -72,7 +72,7 @@ struct ClusterLoopbackTests {
                 group.addTask {
                     var generator = SeededGenerator(seed: UInt64(number))
                     for round in 0..<5000 {
-                        let wish = PickTable.Wish(now: SampleTable.now)
+                        let wish = Wish(now: SampleTable.now)
                         var taken = (0..<12).compactMap { _ in sample.table.pick(wish, using: &generator) }
                         if round % 3 == 0, let link = taken.first {
                             taken += Array(repeating: link, count: link.begin(upTo: 16))
@@ -87,6 +87,47 @@ struct ClusterLoopbackTests {
         #expect(highest.withLock { $0 } <= 10)
         #expect(sample.links.allSatisfy { $0.inFlight == 0 && $0.member.inFlight == 0 })
         await sample.client.close()
+    }
+
+    /// Requests without an answer, so that each choice sees those before it.
+    @Test func aPolicyOfAUserSpreadsRequests() async throws {
+        var servers: [LoopbackServer] = []
+        for _ in 0..<3 {
+            servers.append(
+                try await LoopbackServer.start(speaking: .standard) { $0.body == "silence" ? .noReply : .echo }
+            )
+        }
+        let cluster = Cluster(
+            discovering: .static(servers.map { ClusterEndpoint($0.endpoint) }),
+            speaking: .standard,
+            options: quickOptions(),
+            on: EventLoops(count: 2)
+        ) { $0.balancing = SamplePolicies.FewestInFlight() }
+        try await cluster.connect()
+        while await cluster.metrics.servers.contains(where: { $0.state != .serving }) {
+            try await Task.sleep(for: .milliseconds(1))
+        }
+        var silent: [PendingRequest<Response>] = []
+        for number in 1...6 {
+            silent.append(cluster.start(ask("silence"), timeout: .seconds(60)))
+            // Each server in turn, because it has the fewest.
+            let (server, count) = (servers[(number - 1) % 3], (number + 2) / 3)
+            try await server.wait(within: .seconds(30)) { $0.requestCount == count }
+        }
+        await withTaskGroup { group in
+            for caller in 0..<8 {
+                group.addTask {
+                    for number in 0..<100 {
+                        let body = ask(1000 * caller + number)
+                        let response = try? await cluster.send(body)
+                        #expect(response?.body == body.body)
+                    }
+                }
+            }
+        }
+        for call in silent { call.cancel() }
+        await cluster.close()
+        for server in servers { await server.stop() }
     }
 
     /// The second copy could choose the server that the first one had chosen in the same moment.

@@ -48,6 +48,8 @@ struct ClusterPlan: Sendable {
         // In the others, an error response may be that of the request.
         if seed % 3 != 2 { options.isFailure = { $0.status == Self.failureStatus } }
         options.balancing = Bool.random(using: &random) ? .leastLoaded : .roundRobin
+        // The same, in the way that a policy of a user is called.
+        if seed % 5 == 4 { options.balancing = SamplePolicies.ofUser(options.balancing) }
         let fewestLinks = Int.random(in: 1...2, using: &random)
         options.linksPerEndpoint = fewestLinks...(fewestLinks + Int.random(in: 0...2, using: &random))
         options.linkIdleTime = .seconds(Int.random(in: 1...5, using: &random))

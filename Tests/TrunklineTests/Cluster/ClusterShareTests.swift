@@ -160,8 +160,8 @@ struct ClusterShareTests {
     }
 
     /// No option says that an error response is a failure. That of one server alone ejected it never.
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin], [3, 5])
-    func aServerThatRejectsFarMoreThanTheOthersIsEjected(_ balancing: ClusterOptions.Balancing, _ count: Int)
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy], [3, 5])
+    func aServerThatRejectsFarMoreThanTheOthersIsEjected(_ balancing: any BalancingPolicy, _ count: Int)
         async throws
     {
         try await ClusterBed.run(servers: count, answering: ClusterBed.Manner { _ in .after(.milliseconds(50), .echo) })

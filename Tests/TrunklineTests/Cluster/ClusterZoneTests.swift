@@ -80,7 +80,7 @@ import Testing
     /// beside servers of another zone that worked.
     @Test(arguments: [(local: 6, remote: 3), (local: 3, remote: 3), (local: 3, remote: 6), (local: 1, remote: 1)])
     func theTrafficOfABadZoneGoesOver(_ row: (local: Int, remote: Int)) async throws {
-        for balancing in [ClusterOptions.Balancing.roundRobin, .leastLoaded] {
+        for balancing in [.roundRobin, .leastLoaded] as [any BalancingPolicy] {
             try await run(local: row.local, failing: row.local, remote: row.remote) {
                 $0.balancing = balancing
             } _: { setting in

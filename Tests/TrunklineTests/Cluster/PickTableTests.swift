@@ -33,7 +33,7 @@ struct PickTableTests {
         var generator = SeededGenerator(seed: 1)
         var counts = [Int](repeating: 0, count: links.count)
         for _ in 0..<20_000 {
-            let wish = PickTable.Wish(now: now, excluded: excluded)
+            let wish = Wish(now: now, excluded: excluded)
             guard let link = table.pick(wish, using: &generator) else { continue }
             link.end(.notSent, from: now, at: now)
             counts[Int(link.id) - 1] += 1
@@ -42,8 +42,8 @@ struct PickTableTests {
     }
 
     /// The neighbor in the list got the requests for which two servers were drawn that are not ready.
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
-    func theOthersTakeOverInProportionToTheirWeights(_ balancing: ClusterOptions.Balancing) async throws {
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy])
+    func theOthersTakeOverInProportionToTheirWeights(_ balancing: any BalancingPolicy) async throws {
         let servers = [12, 12, 1, 1, 2].enumerated().map { Server(weight: $1, isReady: $0 > 1) }
         try await withTable(servers, { $0.balancing = balancing }) { table, links in
             let shares = Self.shares(table, links)
@@ -58,8 +58,8 @@ struct PickTableTests {
     }
 
     /// A zone with servers without weight, which are to be the last resort, got its whole share.
-    @Test(arguments: [ClusterOptions.Balancing.leastLoaded, .roundRobin])
-    func serversWithoutWeightAreTheLastResort(_ balancing: ClusterOptions.Balancing) async throws {
+    @Test(arguments: [.leastLoaded, .roundRobin] as [any BalancingPolicy])
+    func serversWithoutWeightAreTheLastResort(_ balancing: any BalancingPolicy) async throws {
         let empty = [Server(weight: 0, isLocal: true), Server(weight: 0, isLocal: true)]
         try await withTable(empty + [Server(), Server()], localShare: 1, { $0.balancing = balancing }) { table, links in
             let shares = Self.shares(table, links)
@@ -76,14 +76,22 @@ struct PickTableTests {
         try await withTable((0..<5).map { _ in Server(weight: 0) } + [Server(isReady: false)]) { _, links in
             // The server with weight is in the list, and on the ring, but has no link.
             let seats = links.dropLast().map {
-                PickTable.Seat($0.member, $0, others: [], large: [], weight: 0, isLocal: false, slowStart: nil)
+                Seat($0.member, $0, others: [], large: [], weight: 0, isLocal: false, slowStart: nil)
             }
             let ring = ClusterRing(links.map { ($0.member.hash, $0 === links.last ? 1 : 0) })
-            let table = PickTable(seats, probes: [], localShare: nil, ClusterOptions(), ring, turn: 0)
+            let table = PickTable(
+                seats,
+                probes: [],
+                localShare: nil,
+                ClusterOptions(),
+                ring,
+                .leastLoaded,
+                at: Self.now
+            )
             var generator = SeededGenerator(seed: 1)
             var homes: [UInt64: Int] = [:]
             for key in 0..<500 {
-                let wish = PickTable.Wish(now: Self.now, key: RoutingKey(key).hash)
+                let wish = Wish(now: Self.now, key: RoutingKey(key).hash)
                 let picked = (0..<3).map { _ in
                     let link = table.pick(wish, using: &generator)
                     link?.end(.notSent, from: Self.now, at: Self.now)
@@ -101,7 +109,7 @@ struct PickTableTests {
     @Test func theLoadOfManyServersIsAddedUpNowAndThen() async throws {
         try await withTable((0..<200).map { _ in Server() }) { _, links in
             let seats = links.map {
-                PickTable.Seat($0.member, $0, others: [], large: [], weight: 1, isLocal: false, slowStart: nil)
+                Seat($0.member, $0, others: [], large: [], weight: 1, isLocal: false, slowStart: nil)
             }
             let sum = LoadSum()
             func value(_ milliseconds: Int) -> Int {

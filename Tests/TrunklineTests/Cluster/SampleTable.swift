@@ -44,7 +44,7 @@ struct SampleTable: Sendable {
             return MemberLink(id, of: member, client, readiness, capacity: 1000, isLarge: false)
         }
         let seats = zip(servers, links).map { server, link in
-            PickTable.Seat(
+            Seat(
                 link.member,
                 link,
                 others: [],
@@ -55,7 +55,7 @@ struct SampleTable: Sendable {
             )
         }
         let ring = ClusterRing(zip(servers, links).map { ($1.member.hash, $0.weight) })
-        table = PickTable(seats, probes: [], localShare: localShare, options, ring, turn: 0)
+        table = PickTable(seats, probes: [], localShare: localShare, options, ring, options.balancing, at: Self.now)
         (self.links, self.client) = (links, client)
     }
 }

@@ -14,11 +14,11 @@ final class LoadSum: Sendable {
     private let time = Atomic<Int64>(.min)
     private let picks = Atomic<Int>(0)
 
-    func countPick(of seats: [PickTable.Seat]) {
+    func countPick(of seats: [Seat]) {
         if seats.count > Self.few { picks.wrappingAdd(1, ordering: .relaxed) }
     }
 
-    func value(at now: Instant, of seats: [PickTable.Seat]) -> Int {
+    func value(at now: Instant, of seats: [Seat]) -> Int {
         guard seats.count > Self.few else { return seats.reduce(0) { $0 + $1.inFlight } }
         let (latest, picked) = (sum.load(ordering: .relaxed), picks.load(ordering: .relaxed))
         let age = now.nanoseconds &- time.load(ordering: .relaxed)
