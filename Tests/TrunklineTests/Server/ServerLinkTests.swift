@@ -19,7 +19,9 @@ import Trunkline
         #expect(link.flush(sent: &sent) == .done && sent == 0)
         #expect(socket.offered > 0 && socket.offered < 400_000)
         socket.isFull = false
-        #expect(link.flush(sent: &sent) == .done && sent == 10_000_000)
+        // A flush ends after some buffers, so that other links have their turn.
+        while link.flush(sent: &sent) == .again {}
+        #expect(sent == 10_000_000)
         #expect(socket.written == chunks.flatMap(\.self) && link.unsentCount == 0)
     }
 }
