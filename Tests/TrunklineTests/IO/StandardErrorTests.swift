@@ -32,7 +32,7 @@ import Trunkline
         let code = unsafe Array("error".utf8).withUnsafeBytes { bytes in
             unsafe writeFully(bytes) { rest, offset in
                 let count = results.removeFirst()
-                #expect(unsafe offset == taken.count && rest.count == 5 - offset)
+                #expect(offset == taken.count && rest.count == 5 - offset)
                 if count < 0 { errno = EINTR } else { unsafe taken.append(contentsOf: rest[..<count]) }
                 return count
             }

@@ -38,7 +38,7 @@ private final class FullSocket: Transport {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome { .wouldBlock }
 
     func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
-        offered = unsafe pieces.reduce(0) { unsafe $0 + $1.count }
+        offered = unsafe pieces.reduce(0) { $0 + $1.count }
         if isFull { return .wouldBlock }
         for index in unsafe pieces.indices { unsafe written.append(contentsOf: pieces[index]) }
         return .bytes(offered)
