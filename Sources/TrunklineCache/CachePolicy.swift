@@ -5,9 +5,10 @@
 /// ```
 ///
 /// Calls that send the same request at the same time are coalesced into one request: see
-/// ``CachingSender/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any policy.
-/// Errors, error responses, malformed responses and responses that the codec forbids (``CachingCodec/mayCache(_:)``)
-/// are not cached. The age of a response counts from its receipt. <doc:Caching> compares the policies.
+/// ``CachingSender/send(_:cache:timeout:options:)-(Request,_,_,_)``. Its response is cached for later calls with any
+/// policy. Errors, error responses, malformed responses and responses that the codec forbids
+/// (``CachingCodec/mayCache(_:)``) are not cached. The age of a response counts from its receipt. <doc:Caching>
+/// compares the policies.
 public struct CachePolicy: Sendable, Hashable {
     enum Age: Sendable, Hashable {
         case none, any
@@ -39,9 +40,9 @@ public struct CachePolicy: Sendable, Hashable {
 
     /// Sends the request even if a response is cached. The returned response is not older than the call.
     ///
-    /// The call joins a coalesced request only if the sender does not have that request yet, as when many callers reload
-    /// at once. Otherwise it sends its own request, which later calls join, and the response to the older request is not
-    /// cached.
+    /// The call joins a coalesced request only if the sender does not have that request yet, as when many callers
+    /// reload at once. Otherwise it sends its own request, which later calls join, and the response to the older
+    /// request is not cached.
     public static let reloadIgnoringCache = CachePolicy(fresh: .none, joins: false)
 
     /// Returns a cached response of any age and never sends a request. Without one, the call fails with `notCached`,

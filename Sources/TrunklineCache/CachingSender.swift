@@ -1,16 +1,16 @@
 public import TrunklineCore
 
-/// Sends requests with a ``RequestSender``, caches the responses, and lets callers that need the same response share one
-/// request.
+/// Sends requests with a ``RequestSender``, caches the responses, and lets callers that need the same response share
+/// one request.
 ///
 /// ```swift
 /// let cached = CachingSender(client)
 /// let rates = try await cached.send(getRates, cache: .for(.seconds(60)))
 /// ```
 ///
-/// The sender is a ``Client``, a ``Cluster``, the sender of a link, or one of your own. Create one caching sender and use
-/// it for all calls that are to share responses: each has a cache of its own. It keeps its sender alive. Requests that are
-/// not to be cached are sent with the sender itself. See <doc:Caching>.
+/// The sender is a ``Client``, a ``Cluster``, the sender of a link, or one of your own. Create one caching sender and
+/// use it for all calls that are to share responses: each has a cache of its own. It keeps its sender alive. Requests
+/// that are not to be cached are sent with the sender itself. See <doc:Caching>.
 public final class CachingSender: Sendable {
     private struct State {
         var store: ResponseStore
@@ -78,10 +78,10 @@ public final class CachingSender: Sendable {
     /// Use it for requests that may be sent twice, or once for several callers: reads. Requests are the same if they
     /// have the same type, body and fields, or the same custom key (``CachePolicy/keyed(by:)``).
     ///
-    /// **Coalescing.** Calls that send the same request at the same time, with the same call options, are coalesced into
-    /// one request, that of the first call. The timeout and the recorder of the options may differ. All calls end with
-    /// the same response, or with the same error and the same fate. If a call is cancelled or its deadline passes, it
-    /// ends alone and at once, with the fate `unknown`, and the request continues for the other calls. When the last
+    /// **Coalescing.** Calls that send the same request at the same time, with the same call options, are coalesced
+    /// into one request, that of the first call. The timeout and the recorder of the options may differ. All calls end
+    /// with the same response, or with the same error and the same fate. If a call is cancelled or its deadline passes,
+    /// it ends alone and at once, with the fate `unknown`, and the request continues for the other calls. When the last
     /// call ends in this way, the request is cancelled as in `send`.
     ///
     /// A response from the cache or from a coalesced request has the serial number of the request that was sent.
@@ -95,8 +95,8 @@ public final class CachingSender: Sendable {
     ///     needs no link. The recorder receives the timelines of the requests that the call sends.
     /// - Returns: The response.
     /// - Throws: A ``ClientError``, as the sender does, and `notCached`, fate `notSent`, with the policy
-    ///   `.returnCacheElseFail`. If the task is already cancelled or the timeout is not positive, the call fails even if
-    ///   a response is cached.
+    ///   `.returnCacheElseFail`. If the task is already cancelled or the timeout is not positive, the call fails even
+    ///   if a response is cached.
     public func send(
         _ request: Request,
         cache policy: CachePolicy,

@@ -3,9 +3,9 @@ public import TrunklineCore
 extension Cluster {
     /// Returns a stream of the selected pushes of all servers, from now on.
     ///
-    /// Each element names its server: ``PushMessage/endpoint``. If several servers, or several links to one server, send
-    /// the same push, the stream receives it several times. An element `.reconnected` says that the link to one of the
-    /// servers was replaced. Otherwise the stream is like that of a client.
+    /// Each element names its server: ``PushMessage/endpoint``. If several servers, or several links to one server,
+    /// send the same push, the stream receives it several times. An element `.reconnected` says that the link to one of
+    /// the servers was replaced. Otherwise the stream is like that of a client.
     ///
     /// - Parameters:
     ///   - selection: The pushes that the stream receives.

@@ -1,7 +1,7 @@
 import TrunklineCore
 
-/// The servers that take requests now, with the policy that chooses one. It does not change; the cluster makes a new one
-/// whenever a server comes, goes or is ejected.
+/// The servers that take requests now, with the policy that chooses one. It does not change; the cluster makes a new
+/// one whenever a server comes, goes or is ejected.
 final class PickTable: Sendable {
     /// The policies of this module are called directly: a call through an existential would cost each request more.
     private enum Rule: Sendable {

@@ -1,6 +1,7 @@
 public import TrunklineCore
 
-/// The options of a client's flight recorder, which keeps the latest frame headers, calls and decisions in fixed memory.
+/// The options of a client's flight recorder, which keeps the latest frame headers, calls and decisions in fixed
+/// memory.
 ///
 /// ```swift
 /// options.recorder = .ring(bytes: 1 << 20)
@@ -32,8 +33,8 @@ public struct RecorderOptions: Sendable {
     /// The maximum number of bytes to keep of a body or a named field. Default 256; at least 0, at most 1/128 of
     /// ``byteCount``. The rest is cut off.
     public var maximumContentBytes = 256
-    /// The names of the byte fields whose bytes are kept (``/Trunkline/Field/bytes(_:_:default:)``). Default: none. Of other byte
-    /// fields only the size is kept. The values of integer fields are always kept.
+    /// The names of the byte fields whose bytes are kept (``/Trunkline/Field/bytes(_:_:default:)``). Default: none. Of
+    /// other byte fields only the size is kept. The values of integer fields are always kept.
     public var fields: Set<String> = []
 
     struct AutomaticDump: Sendable {
@@ -54,8 +55,8 @@ public struct RecorderOptions: Sendable {
     /// Passes the recording to `body` whenever an attempt fails or a link ends for one of `causes`.
     ///
     /// Replaces an earlier setting. `body` is called by a task, not on the event loop, and may be slow: calls do not
-    /// overlap, and while one recording waits to be received, further ones are left out. ``/Trunkline/Client/close()`` and
-    /// ``/Trunkline/Client/closeNow()`` return when the last call has ended, but wait at most 2 s for that.
+    /// overlap, and while one recording waits to be received, further ones are left out. ``/Trunkline/Client/close()``
+    /// and ``/Trunkline/Client/closeNow()`` return when the last call has ended, but wait at most 2 s for that.
     ///
     /// - Parameters:
     ///   - causes: The causes, such as `halfOpen`.

@@ -9,8 +9,8 @@ public import TrunklineCore
 /// A healthy client writes three lines in its life: when it is created, when its first link is ready, and when it is
 /// closed. Each problem is one line; repetitions are summarised. See <doc:Logging> for every line.
 ///
-/// A record never contains bytes of a body, the value of a named field, a key or a passphrase. Of an error that your own
-/// code threw, it contains only the type, except the reason of a ``HandshakeRefusal``.
+/// A record never contains bytes of a body, the value of a named field, a key or a passphrase. Of an error that your
+/// own code threw, it contains only the type, except the reason of a ``HandshakeRefusal``.
 public struct ClientLogging: Sendable {
     /// The minimum level of the records. Default `info`.
     ///
@@ -47,10 +47,10 @@ public struct ClientLogging: Sendable {
     /// - Parameters:
     ///   - level: The minimum level of the records.
     ///   - name: The name of the client.
-    ///   - write: Receives the records, in order and one at a time, in a task apart from the event loop. It may be slow:
-    ///     at most 1,024 records wait for it, and then one record says how many are missing. When the client is closed,
-    ///     the calls of ``Client/close()`` and ``Client/closeNow()`` return when it has received the last record, but
-    ///     after at most 2 s.
+    ///   - write: Receives the records, in order and one at a time, in a task apart from the event loop. It may be
+    ///     slow: at most 1,024 records wait for it, and then one record says how many are missing. When the client is
+    ///     closed, the calls of ``Client/close()`` and ``Client/closeNow()`` return when it has received the last
+    ///     record, but after at most 2 s.
     public init(
         level: LogRecord.Level = .info,
         name: String = "",

@@ -37,7 +37,8 @@ public struct LogRecord: Sendable {
     public let message: String
     /// The facts of the message as names and values, in a fixed order. Durations are in seconds.
     public let fields: [(name: String, value: ClientEvent.Value)]
-    /// When it happened, on the clock of the client's event loop (``ClientEvent/time``); of a summary, when it was written.
+    /// When it happened, on the clock of the client's event loop (``ClientEvent/time``); of a summary, when it was
+    /// written.
     ///
     /// A record that was held back for a summary may be earlier than the records before it.
     public let time: Duration

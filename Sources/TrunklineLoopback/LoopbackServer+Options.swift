@@ -10,9 +10,9 @@ extension LoopbackServer {
         public var port: UInt16 = 0
         /// Whether the server receives datagrams (UDP) instead of connections. Default `false`.
         ///
-        /// Each address from which datagrams come counts as a connection: until the server ends it, or for about a minute
-        /// after its latest datagram. A datagram that is not a complete frame is counted in the journal and dropped. TLS
-        /// cannot be used.
+        /// Each address from which datagrams come counts as a connection: until the server ends it, or for about a
+        /// minute after its latest datagram. A datagram that is not a complete frame is counted in the journal and
+        /// dropped. TLS cannot be used.
         public var receivesDatagrams = false
         /// The TLS settings of connections, or `nil`, the default, for plaintext.
         public var tls: TLS?

@@ -8,8 +8,9 @@ public import TrunklineCache
 /// ]
 /// ```
 public struct CacheSnapshot: MetricsSnapshot, Hashable {
-    /// The name of the cache: the attribute `trunkline.client.name` of its metrics. It must differ from the names of the
-    /// other caches that are exported together, and may be that of the client or the cluster which sends the requests.
+    /// The name of the cache: the attribute `trunkline.client.name` of its metrics. It must differ from the names of
+    /// the other caches that are exported together, and may be that of the client or the cluster which sends the
+    /// requests.
     public var name: String
     /// The metrics of the caching sender.
     public var metrics: CachingSender.Metrics

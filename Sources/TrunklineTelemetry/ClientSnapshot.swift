@@ -11,8 +11,8 @@ public struct ClientSnapshot: MetricsSnapshot, Hashable {
     public var name: String
     /// The metrics of the client.
     public var metrics: Client.Metrics
-    /// Further attributes of all metrics, by their names, such as `["rpc.system.name": "acme"]`. They must stay the same for
-    /// the life of the client.
+    /// Further attributes of all metrics, by their names, such as `["rpc.system.name": "acme"]`. They must stay the
+    /// same for the life of the client.
     ///
     /// A metric leaves out those that it has itself, such as `error.type`. In the text of Prometheus, names that differ
     /// only in characters that become underscores are the same: of `a.b` and `a_b`, the first is kept. Names that would

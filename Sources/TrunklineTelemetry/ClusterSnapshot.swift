@@ -7,12 +7,12 @@ import TrunklineCore
 /// let snapshot = ClusterSnapshot(of: await cluster.metrics, named: "orders")
 /// ```
 ///
-/// Every metric of a client has a value for each server, of all its links together, with the attributes `server.address`
-/// and `server.port`. Metrics of the cluster itself begin with `trunkline.cluster.`. The number of values depends on the
-/// number of servers, not on that of links.
+/// Every metric of a client has a value for each server, of all its links together, with the attributes
+/// `server.address` and `server.port`. Metrics of the cluster itself begin with `trunkline.cluster.`. The number of
+/// values depends on the number of servers, not on that of links.
 public struct ClusterSnapshot: MetricsSnapshot, Hashable {
-    /// The name of the cluster: the attribute `trunkline.client.name` of all its metrics. It must differ from the names of
-    /// the other clients and clusters that are exported together.
+    /// The name of the cluster: the attribute `trunkline.client.name` of all its metrics. It must differ from the names
+    /// of the other clients and clusters that are exported together.
     public var name: String
     /// The metrics of the cluster.
     public var metrics: Cluster.Metrics

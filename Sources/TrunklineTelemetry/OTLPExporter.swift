@@ -1,7 +1,8 @@
 public import TrunklineCore
 import TrunklineHTTP
 
-/// Sends the metrics of clients and clusters to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in JSON.
+/// Sends the metrics of clients and clusters to a collector of OpenTelemetry, again and again: OTLP over HTTP/1.1, in
+/// JSON.
 ///
 /// ```swift
 /// let exporter = OTLPExporter(to: "localhost:4318", resource: ["service.name": "shop"]) {
@@ -13,8 +14,8 @@ import TrunklineHTTP
 /// }
 /// ```
 ///
-/// Values are cumulative, so a report that is lost is made up for by the next one. At most one report is on its way at a
-/// time, and none is kept for later: a collector that is down or slow costs no memory.
+/// Values are cumulative, so a report that is lost is made up for by the next one. At most one report is on its way at
+/// a time, and none is kept for later: a collector that is down or slow costs no memory.
 ///
 /// The counts are said to begin when the exporter was created. Create it before its clients make requests.
 public struct OTLPExporter: Sendable {
@@ -54,18 +55,19 @@ public struct OTLPExporter: Sendable {
     /// Creates an exporter. It does nothing before ``run()``.
     ///
     /// - Parameters:
-    ///   - endpoint: The collector. Port 4318 is usual for OTLP over HTTP. With `tls://` before it, the link is secured.
+    ///   - endpoint: The collector. Port 4318 is usual for OTLP over HTTP. With `tls://` before it, the link is
+    ///     secured.
     ///   - path: The path of the request.
     ///   - headers: Further fields of the request, such as `["Authorization": "…"]`.
     ///   - resource: The attributes of this program, such as `service.name`.
     ///   - interval: The time from one report to the next. Clamped to 1 ms to a hundred years.
-    ///   - shutdownTimeout: How long ``run()`` takes at most for the last report, after its task was cancelled. Clamped to
-    ///     1 ms to 10 s. Default 1 s: a collector that is down must not delay the end of a program.
+    ///   - shutdownTimeout: How long ``run()`` takes at most for the last report, after its task was cancelled. Clamped
+    ///     to 1 ms to 10 s. Default 1 s: a collector that is down must not delay the end of a program.
     ///   - options: The options of the client that talks to the collector.
     ///   - loops: The event loops of that client.
-    ///   - onFailure: Called in the task of ``run()`` for the first report that did not arrive, and then for the 2nd, 4th,
-    ///     8th and so on, and every 64th, that failed with the same status or error code. What was not told yet is told when 32
-    ///     reports in a row have arrived, and at the end.
+    ///   - onFailure: Called in the task of ``run()`` for the first report that did not arrive, and then for the 2nd,
+    ///     4th, 8th and so on, and every 64th, that failed with the same status or error code. What was not told yet is
+    ///     told when 32 reports in a row have arrived, and at the end.
     ///   - snapshots: Returns the metrics to report.
     public init(
         to endpoint: Endpoint,
@@ -131,8 +133,8 @@ public struct OTLPExporter: Sendable {
     /// Reports at once and after every interval, until the task is cancelled. Then reports once more, and returns.
     ///
     /// A report that takes longer than 10 s has failed. If a report takes longer than an interval, the next one follows
-    /// at once. After the cancellation, the method takes as long as `snapshots`, at most `shutdownTimeout`, and as long as
-    /// the log and the observers of `options` need, up to 2 s. Call it once.
+    /// at once. After the cancellation, the method takes as long as `snapshots`, at most `shutdownTimeout`, and as long
+    /// as the log and the observers of `options` need, up to 2 s. Call it once.
     public func run() async {
         var failures = FailureCounts()
         while !Task.isCancelled {

@@ -14,8 +14,8 @@ public enum PrometheusText {
 
     /// Returns a page with the metrics of clients and clusters.
     ///
-    /// The label `trunkline_client_name` names the client or the cluster of each value. The names must differ. The time and
-    /// the size of the page depend on the number of clients and servers, not on that of requests.
+    /// The label `trunkline_client_name` names the client or the cluster of each value. The names must differ. The time
+    /// and the size of the page depend on the number of clients and servers, not on that of requests.
     public static func page(of snapshots: [any MetricsSnapshot]) -> String {
         let sources = snapshots.flatMap { $0.sources }
         var page = ""

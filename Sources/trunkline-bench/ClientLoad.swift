@@ -60,7 +60,8 @@ struct ClientLoad: Sendable {
                 for index in indices {
                     let share = quota.share(of: index, among: workers)
                     let places = concurrency * index / workers..<concurrency * (index + 1) / workers
-                    // One closure for each kind of caller, so that the task of an ordinary one has a single small frame.
+                    // One closure for each kind of caller, so that the task of an ordinary one has a single small
+                    // frame.
                     let work: @concurrent @Sendable () async throws -> Void =
                         if batchSize > 1 {
                             { answered.add(try await callInBatches(places, upTo: share, until: deadline, histogram)) }

@@ -91,13 +91,13 @@ public struct CallOptions: Sendable, Hashable {
     /// Whether the request is sent alone: when nothing else is in flight on its link, and nothing follows before it has
     /// ended. Default: false.
     ///
-    /// For requests that change what later ones mean, such as logging in again or changing the key of a link. The request
-    /// waits for its turn as any other. From then on, it waits until the requests that were sent before it have ended, and
-    /// those that were made after it wait behind it, within their deadlines. Abandoned requests count as in flight until
-    /// the server answers them or their ``ClientOptions/Requests/quarantine`` ends; matched in order, the link is replaced
-    /// then. Pings, cancel frames and pieces of
-    /// uploads that have begun go out meanwhile. If the exclusive request is abandoned itself, the rules of
-    /// ``PipeliningCodec`` apply. The last requests on a link that drains are not waited for.
+    /// For requests that change what later ones mean, such as logging in again or changing the key of a link. The
+    /// request waits for its turn as any other. From then on, it waits until the requests that were sent before it have
+    /// ended, and those that were made after it wait behind it, within their deadlines. Abandoned requests count as in
+    /// flight until the server answers them or their ``ClientOptions/Requests/quarantine`` ends; matched in order, the
+    /// link is replaced then. Pings, cancel frames and pieces of uploads that have begun go out meanwhile. If the
+    /// exclusive request is abandoned itself, the rules of ``PipeliningCodec`` apply. The last requests on a link that
+    /// drains are not waited for.
     ///
     /// A one-way message and a ``Cluster`` ignore it.
     public var isExclusive: Bool {

@@ -21,9 +21,9 @@ extension Client {
     /// requests, and requests made while the client is suspended, wait for the link after `resume()` until their own
     /// deadlines.
     ///
-    /// A process that `fork()` has made, without `exec`, has the descriptors of the links, too: the server sees that a link is
-    /// closed only after both processes have closed it, or the other one has ended. Fork before there are links, or let the
-    /// child call `exec` at once: the descriptors are closed then.
+    /// A process that `fork()` has made, without `exec`, has the descriptors of the links, too: the server sees that a
+    /// link is closed only after both processes have closed it, or the other one has ended. Fork before there are
+    /// links, or let the child call `exec` at once: the descriptors are closed then.
     public func suspend() {
         command { $0.suspend() }
     }
@@ -119,8 +119,8 @@ extension Client {
     /// - Parameters:
     ///   - type: The type of the value.
     ///   - session: The number of the link.
-    /// - Returns: The value; `nil` if the handshake stored no value, if the value has another type, or if the link is not
-    ///   ready yet or has ended. A link that drains has its value.
+    /// - Returns: The value; `nil` if the handshake stored no value, if the value has another type, or if the link is
+    ///   not ready yet or has ended. A link that drains has its value.
     public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
         connection.inCallOfOwner { $0.serverInfo(as: type, of: session) }
     }
@@ -134,8 +134,8 @@ extension Client {
         connection.inCallOfOwner { $0.savedSession(as: type) }
     }
 
-    /// Saves a session for the handshakes of later links: what the server has sent after the handshake, such as the number
-    /// of the latest message of the session. The codec of the present link does not receive it.
+    /// Saves a session for the handshakes of later links: what the server has sent after the handshake, such as the
+    /// number of the latest message of the session. The codec of the present link does not receive it.
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) { connection.inCallOfOwner { $0.saveSession(session) } }

@@ -12,8 +12,8 @@ extension Client {
     ///
     /// **Back-pressure.** The call waits while the accepted messages that are not yet written, together with this one,
     /// are more than `options.requests.maximumWaiting` (1,000,000) or take more than `options.outbound.highWatermark`
-    /// bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. If all accepted messages are written, a
-    /// message of any size is accepted. Cancellation ends this wait, and the message is not sent. A message that was
+    /// bytes (1 MiB), or `options.requests.maximumWaitingBytes` if that is less. If all accepted messages are written,
+    /// a message of any size is accepted. Cancellation ends this wait, and the message is not sent. A message that was
     /// accepted cannot be cancelled by its caller. See <doc:Requests#One-way-messages>.
     ///
     /// - Parameters:
@@ -41,7 +41,8 @@ extension Client {
     ///   - request: The type, body and fields of the answer.
     ///   - push: The push to answer. It must have been received, not created: otherwise the call fails with
     ///     `invalidArgument`, fate `notSent`.
-    ///   - timeout: The time from this call until the answer is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
+    ///   - timeout: The time from this call until the answer is written. Default: ``ClientOptions/Requests/timeout`` (8
+    ///     s).
     /// - Throws: A ``ClientError``, always with the fate `notSent`, as ``Client/enqueue(_:timeout:)`` does. While the
     ///   call waits, also `connectionLost`: the link of the push has ended or drains.
     public nonisolated func enqueue(
@@ -54,8 +55,8 @@ extension Client {
         try await enqueueIntercepted(frame, options)
     }
 
-    /// Accepts an answer to each of several pushes for sending, in their order, and returns, usually immediately. Each answer
-    /// is accepted as by ``Client/enqueue(_:answering:timeout:)``, and has the same timeout, from this call on.
+    /// Accepts an answer to each of several pushes for sending, in their order, and returns, usually immediately. Each
+    /// answer is accepted as by ``Client/enqueue(_:answering:timeout:)``, and has the same timeout, from this call on.
     ///
     /// ```swift
     /// try await client.enqueue(answering: messages) { Request(type: 0x40, body: $0.body.prefix(2)) }
@@ -63,8 +64,10 @@ extension Client {
     ///
     /// - Parameters:
     ///   - pushes: The pushes to answer.
-    ///   - timeout: The time from this call until an answer is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
-    ///   - answer: Returns the answer to a push, or `nil` for none. Called for all of them before the first is accepted.
+    ///   - timeout: The time from this call until an answer is written. Default: ``ClientOptions/Requests/timeout`` (8
+    ///     s).
+    ///   - answer: Returns the answer to a push, or `nil` for none. Called for all of them before the first is
+    ///     accepted.
     /// - Throws: A ``ClientError``, always with the fate `notSent`, as `enqueue` does: for the first answer that is not
     ///   accepted. The answers before it were accepted, and those after it were not.
     public nonisolated func enqueue(
@@ -87,9 +90,10 @@ extension Client {
     ///
     /// - Parameters:
     ///   - requests: The messages.
-    ///   - timeout: The time from this call until a message is written. Default: ``ClientOptions/Requests/timeout`` (8 s).
-    /// - Throws: A ``ClientError``, always with the fate `notSent`, as `enqueue` does: for the first message that is not
-    ///   accepted. The messages before it were accepted, and those after it were not.
+    ///   - timeout: The time from this call until a message is written. Default: ``ClientOptions/Requests/timeout`` (8
+    ///     s).
+    /// - Throws: A ``ClientError``, always with the fate `notSent`, as `enqueue` does: for the first message that is
+    ///   not accepted. The messages before it were accepted, and those after it were not.
     public nonisolated func enqueue(all requests: [Request], timeout: Timeout = .default) async throws(ClientError) {
         for request in requests where !codec.mayPost(request.frame) { throw .answeredWhenPosted }
         let options = try resolved(CallOptions(), timeout, expectsResponse: false)

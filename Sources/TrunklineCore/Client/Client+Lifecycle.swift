@@ -3,9 +3,9 @@ import Synchronization
 extension Client {
     /// Connects now instead of on first use, and returns when the link is ready.
     ///
-    /// The client tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task is
-    /// cancelled, the call fails immediately, and the client continues to connect. While the client is suspended, the
-    /// call waits for ``Client/resume()``.
+    /// The client tries until it succeeds, for ever if need be. To fail early, use ``connect(timeout:)``. If the task
+    /// is cancelled, the call fails immediately, and the client continues to connect. While the client is suspended,
+    /// the call waits for ``Client/resume()``.
     ///
     /// - Throws: A ``ClientError``, always with the fate `notSent`:
     ///   - `unavailable`: the client gave up. Either `options.reconnecting.maximumAttempts` attempts failed, or the
@@ -26,14 +26,15 @@ extension Client {
         if let error { throw error }
     }
 
-    /// Connects now instead of on first use, and returns when the link is ready, or fails when `timeout` has passed: for
-    /// programs that must not start without a server.
+    /// Connects now instead of on first use, and returns when the link is ready, or fails when `timeout` has passed:
+    /// for programs that must not start without a server.
     ///
     /// After an error, the client continues to connect. Otherwise the method behaves like ``connect()``.
     ///
-    /// - Parameter timeout: The time that the client has, with all attempts, counted from the call; at most a hundred years.
-    /// - Throws: A ``ClientError``, always with the fate `notSent`: `timedOut` if no link was ready in time, or if `timeout`
-    ///   is not positive. Its ``ClientError/cause`` is why the latest attempt failed, if one did, and its
+    /// - Parameter timeout: The time that the client has, with all attempts, counted from the call; at most a hundred
+    ///   years.
+    /// - Throws: A ``ClientError``, always with the fate `notSent`: `timedOut` if no link was ready in time, or if
+    ///   `timeout` is not positive. Its ``ClientError/cause`` is why the latest attempt failed, if one did, and its
     ///   ``ClientError/attempts`` are the failed ones. Otherwise, the errors of ``connect()``.
     public nonisolated func connect(timeout: Duration) async throws(ClientError) {
         let connect: @Sendable () async throws(ClientError) -> Void = { () async throws(ClientError) in
@@ -55,14 +56,15 @@ extension Client {
     /// protocol, if there is one, and closes the link. The call returns when the client is closed.
     ///
     /// This takes at most `options.requests.drainTimeout` (30 s): then the remaining requests fail with `closed`, fate
-    /// `notSent` or `unknown`. After that the call waits, for at most 2 s, until the observers, the log and the receiver
-    /// of dumps have received everything.
+    /// `notSent` or `unknown`. After that the call waits, for at most 2 s, until the observers, the log and the
+    /// receiver of dumps have received everything.
     ///
-    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``), the
-    /// call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and `SIGTERM`.
+    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``),
+    /// the call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and
+    /// `SIGTERM`.
     ///
-    /// If the calling task is cancelled, the client is closed at once, as by ``Client/closeNow()``. A second call returns
-    /// when the client is closed, too.
+    /// If the calling task is cancelled, the client is closed at once, as by ``Client/closeNow()``. A second call
+    /// returns when the client is closed, too.
     ///
     /// The socket may stay open after the call for up to 1 s (over TLS up to 30 s), until the server closes its side,
     /// so that the server can receive everything that was written.

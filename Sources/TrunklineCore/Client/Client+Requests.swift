@@ -143,9 +143,9 @@ extension Client {
     /// The client sends a frame of kind `response` with the type, the body and the fields of `request` and the serial
     /// of `push`. The call returns when the kernel has accepted its last byte.
     ///
-    /// The answer passes the requests that wait for their turn: the server may wait for it before it answers the request
-    /// in flight. So `requests.maximumInFlight`, limits of channels, and a request that no other may follow do not hold it
-    /// back, only a full socket does.
+    /// The answer passes the requests that wait for their turn: the server may wait for it before it answers the
+    /// request in flight. So `requests.maximumInFlight`, limits of channels, and a request that no other may follow do
+    /// not hold it back, only a full socket does.
     ///
     /// The answer is never sent on another link, because the server could match it with another message there. If the
     /// link of the push has been closed or is draining, the call fails with `connectionLost`, fate `notSent`. Usually

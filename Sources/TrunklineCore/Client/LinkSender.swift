@@ -1,11 +1,11 @@
 /// A sender whose requests go out on one link or not at all: the argument of ``Client/withLink(_:)``.
 ///
-/// If the link has ended or is draining, a request fails with `connectionLost`, fate `notSent`; a request that was written
-/// before the link was lost fails with fate `unknown`. Requests on a link that drains end there. A request is never
-/// repeated: the retry policy of its options is ignored.
+/// If the link has ended or is draining, a request fails with `connectionLost`, fate `notSent`; a request that was
+/// written before the link was lost fails with fate `unknown`. Requests on a link that drains end there. A request is
+/// never repeated: the retry policy of its options is ignored.
 ///
-/// ``RequestSender/subscribe(_:timeout:)-(Request,_)`` and ``pushes(_:buffering:)`` are those of the client: they concern
-/// every link.
+/// ``RequestSender/subscribe(_:timeout:)-(Request,_)`` and ``pushes(_:buffering:)`` are those of the client: they
+/// concern every link.
 public struct LinkSender: RoutingSender {
     /// The client of the link.
     public let client: Client
@@ -28,7 +28,8 @@ public struct LinkSender: RoutingSender {
         client.pushes(selection, buffering: buffering)
     }
 
-    /// Starts a request on this link and returns a handle to it. See ``Client/start(_:timeout:options:)-(Request,_,_)``.
+    /// Starts a request on this link and returns a handle to it. See
+    /// ``Client/start(_:timeout:options:)-(Request,_,_)``.
     public func start(
         _ request: Request,
         timeout: Timeout = .default,
@@ -73,14 +74,14 @@ public struct LinkSender: RoutingSender {
         )
     }
 
-    /// Accepts a one-way message for this link and returns, usually immediately. See ``Client/enqueue(_:timeout:)``. If the
-    /// link has ended, the message is dropped, and counts as one that has failed.
+    /// Accepts a one-way message for this link and returns, usually immediately. See ``Client/enqueue(_:timeout:)``. If
+    /// the link has ended, the message is dropped, and counts as one that has failed.
     public func enqueue(_ request: Request, timeout: Timeout = .default) async throws(ClientError) {
         try await client.enqueue(request, timeout: timeout, options: bound(CallOptions()))
     }
 
-    /// Returns the value that the handshake of the link stored with ``Handshaker/setServerInfo(_:)``; `nil` if it stored no
-    /// value, if the value has another type, or if the link has ended.
+    /// Returns the value that the handshake of the link stored with ``Handshaker/setServerInfo(_:)``; `nil` if it
+    /// stored no value, if the value has another type, or if the link has ended.
     public func serverInfo<Info: Sendable>(as type: Info.Type) async -> Info? {
         await client.serverInfo(as: type, of: session)
     }
@@ -105,8 +106,8 @@ public struct LinkSender: RoutingSender {
 }
 
 extension Client {
-    /// Calls `body` with a sender that is bound to the link that is ready now, so that a sequence of requests that depend
-    /// on each other reaches one link, or fails.
+    /// Calls `body` with a sender that is bound to the link that is ready now, so that a sequence of requests that
+    /// depend on each other reaches one link, or fails.
     ///
     /// ```swift
     /// let rows = try await client.withLink { link in

@@ -22,8 +22,8 @@ extension ClientOptions {
         public var restore: @Sendable (Handshaker, [Request]) async throws -> Void = { handshaker, subscriptions in
             try await handshaker.restore(subscriptions)
         }
-        /// The maximum number of requests of a handshake that are unanswered, and of messages that are not written, at a
-        /// time. Others wait for their turn. Default 64, at least 1.
+        /// The maximum number of requests of a handshake that are unanswered, and of messages that are not written, at
+        /// a time. Others wait for their turn. Default 64, at least 1.
         ///
         /// The limit also applies to the default ``restore``. `requests.maximumInFlight` is an additional limit if it
         /// is below 1,024.
@@ -68,8 +68,8 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
     public var isPermanent: Bool
     /// The reason, as a human-readable text.
     public var reason: String
-    /// What the server has said, for ``ClientError/reason``, ``DisconnectReport/reason`` and the metrics by name; `nil` by
-    /// default.
+    /// What the server has said, for ``ClientError/reason``, ``DisconnectReport/reason`` and the metrics by name; `nil`
+    /// by default.
     public var serverReason: ServerReason?
     /// The minimum time before the next attempt at this endpoint, as the server requested it; `nil` if it requested
     /// none. Honored up to one hour while other endpoints can be used, otherwise up to

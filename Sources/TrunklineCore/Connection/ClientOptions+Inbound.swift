@@ -18,8 +18,8 @@ extension ClientOptions {
         /// order. When this many bytes are held, it stops reading. Each frame counts as its body, its named byte fields
         /// and about 200 bytes. With 0 it stops reading at once.
         ///
-        /// The limit is shared by all links until the reader has caught up: what a lost or replaced link has handed over
-        /// meanwhile counts, so the next link may hold only the rest.
+        /// The limit is shared by all links until the reader has caught up: what a lost or replaced link has handed
+        /// over meanwhile counts, so the next link may hold only the rest.
         public var maximumHeld = 1024 * 1024
 
         /// Creates options with the default values.

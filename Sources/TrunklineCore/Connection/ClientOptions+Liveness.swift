@@ -11,8 +11,8 @@ extension ClientOptions {
     ///
     /// A dead link counts as a failure of the endpoint, and so does a link that was replaced because ``maximumStalls``
     /// requests timed out without a frame in between: the next attempt goes to another endpoint, if there is one. While
-    /// the client does not read a link, it does not check it. Pings and checks may be late by a twentieth of the shortest
-    /// of ``interval``, ``deadline``, ``probeAfter`` and ``speakAfter``, at most 250 ms. See
+    /// the client does not read a link, it does not check it. Pings and checks may be late by a twentieth of the
+    /// shortest of ``interval``, ``deadline``, ``probeAfter`` and ``speakAfter``, at most 250 ms. See
     /// <doc:StayingConnected#Heartbeats-and-liveness>.
     public struct Liveness: Sendable {
         /// Which pings the client sends on an idle link. Default `.pingPong`; with a codec that has no ping, nothing is
@@ -20,8 +20,9 @@ extension ClientOptions {
         public var heartbeat = HeartbeatMode.pingPong
         /// The time without a received frame after which the client sends a ping. Default 30 s, at least 1 ms.
         ///
-        /// With `.oneWay` it counts from the last write instead. With ``adaptiveInterval`` the client learns it. Set it below the idle timeout of the server and of
-        /// every device on the path, such as load balancers and NAT gateways.
+        /// With `.oneWay` it counts from the last write instead. With ``adaptiveInterval`` the client learns it. Set it
+        /// below the idle timeout of the server and of every device on the path, such as load balancers and NAT
+        /// gateways.
         public var interval: Duration = .seconds(30)
         /// The range within which the client learns the interval of the heartbeats, instead of the fixed ``interval``.
         /// Default `nil`: it does not. The lower bound is at least 1 ms.
@@ -30,18 +31,19 @@ extension ClientOptions {
         /// options.liveness.adaptiveInterval = .seconds(30)...(.seconds(600))
         /// ```
         ///
-        /// A device on the path, such as a NAT gateway, a firewall or a load balancer, may forget links that are idle for
-        /// too long, without notifying either side. The client learns for each endpoint and ``NetworkPath`` how long
-        /// links survive. It starts with 3.5 min, or the nearest interval within the range. The interval grows by 60 s
-        /// after five intervals without traffic that a link has survived. A link that is lost in silence, or reset, by
-        /// what was sent after a time without traffic makes it shorter at once, by 80 s or more. That interval and longer
-        /// ones are not tried again for seven days. <doc:StayingConnected#Learning-the-interval> has all rules.
+        /// A device on the path, such as a NAT gateway, a firewall or a load balancer, may forget links that are idle
+        /// for too long, without notifying either side. The client learns for each endpoint and ``NetworkPath`` how
+        /// long links survive. It starts with 3.5 min, or the nearest interval within the range. The interval grows by
+        /// 60 s after five intervals without traffic that a link has survived. A link that is lost in silence, or
+        /// reset, by what was sent after a time without traffic makes it shorter at once, by 80 s or more. That
+        /// interval and longer ones are not tried again for seven days. <doc:StayingConnected#Learning-the-interval>
+        /// has all rules.
         ///
         /// A dead idle link is detected within the present interval plus ``deadline``. ``probeAfter`` still limits how
         /// long a request on it goes unnoticed.
         ///
-        /// The option has an effect only with `.pingPong` and a codec that has a ping; otherwise `interval` applies. Set
-        /// the lower bound to what every path allows. If the handshake changes `interval`
+        /// The option has an effect only with `.pingPong` and a codec that has a ping; otherwise `interval` applies.
+        /// Set the lower bound to what every path allows. If the handshake changes `interval`
         /// (``Handshaker/setLiveness(_:)``), its link uses that interval and teaches nothing; if it changes this range,
         /// the interval stays within the new range. The kernel's first probe (`connecting.keepAlive`) waits until after
         /// the upper bound and `deadline`, because it would keep idle links alive.
@@ -88,15 +90,15 @@ extension ClientOptions {
         /// A server that works on one request at a time answers a ping after the requests before it. With `false`, the
         /// ``deadline`` of a ping begins anew while one of these is true, and once more when it ends:
         ///
-        /// - The endpoint is a child process, a pipe or another descriptor, or a Unix domain socket, and any request is in
-        ///   flight.
-        /// - The protocol is matched in order, a request that was written before the ping is in flight, and the kernel of
-        ///   the peer has acknowledged all bytes. Pings are repeated meanwhile, so a path that breaks is still noticed
-        ///   within twice the `deadline`. Where the system does not report acknowledgments, or a proxy is between, the ping
-        ///   decides.
+        /// - The endpoint is a child process, a pipe or another descriptor, or a Unix domain socket, and any request is
+        ///   in flight.
+        /// - The protocol is matched in order, a request that was written before the ping is in flight, and the kernel
+        ///   of the peer has acknowledged all bytes. Pings are repeated meanwhile, so a path that breaks is still
+        ///   noticed within twice the `deadline`. Where the system does not report acknowledgments, or a proxy is
+        ///   between, the ping decides.
         ///
-        /// A request in flight is one whose caller waits. Its timeout, and ``maximumStalls``, still end a link to a server that
-        /// hangs. Set the option to `true` if the server answers pings while it works.
+        /// A request in flight is one whose caller waits. Its timeout, and ``maximumStalls``, still end a link to a
+        /// server that hangs. Set the option to `true` if the server answers pings while it works.
         public var endsBusyLinks = false
         /// How many times in a row the server may fail to answer before the link is replaced, or `nil` for no limit.
         /// Default 3, at least 1.

@@ -43,21 +43,21 @@ extension ClientOptions {
         /// `unavailable`, and the next request tries again at the pace of ``policy``, after a refused login not before
         /// ``refusalPause`` is over.
         public var retriesPermanentCauses = false
-        /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), or a proxy has
-        /// refused the login or the connection (``ProxyFailure``), unless the refusal names a time of its own. Default
-        /// 30 s, plus up to a tenth; at least zero.
+        /// How long an endpoint is not tried after its server has refused the login (``HandshakeRefusal``), or a proxy
+        /// has refused the login or the connection (``ProxyFailure``), unless the refusal names a time of its own.
+        /// Default 30 s, plus up to a tenth; at least zero.
         ///
-        /// So however many callers send requests, a wrong password makes a client log in at most twice a minute. Requests
-        /// that come meanwhile wait within their deadlines if there is no other endpoint, and their errors name the
-        /// refusal. ``Client/reconnectNow()`` tries at once. Without effect if the refusal is not permanent.
+        /// So however many callers send requests, a wrong password makes a client log in at most twice a minute.
+        /// Requests that come meanwhile wait within their deadlines if there is no other endpoint, and their errors
+        /// name the refusal. ``Client/reconnectNow()`` tries at once. Without effect if the refusal is not permanent.
         public var refusalPause: Duration = .seconds(30)
         /// The longest time that a server can keep the client from connecting if no other endpoint can be used. Default
         /// 60 s, at least zero, at most an hour. With zero, the client does not wait for a server that is its only one.
         ///
         /// A server asks for a delay in a `goAway` frame (``GoAwayCodec/retryAfter(in:)``), and a handshake in
         /// ``HandshakeRefusal/retryAfter``. For the delay, up to an hour, the other endpoints are tried instead. If the
-        /// client has no others, or if they fail, it tries the endpoint when this time is over. So a wrong delay does not
-        /// make a client unavailable for long. A random time of up to a tenth is added to each wait.
+        /// client has no others, or if they fail, it tries the endpoint when this time is over. So a wrong delay does
+        /// not make a client unavailable for long. A random time of up to a tenth is added to each wait.
         ///
         /// Raise it if a server relies on longer delays, for example because an early login counts as an abuse.
         public var maximumRetryAfter: Duration = .seconds(60)

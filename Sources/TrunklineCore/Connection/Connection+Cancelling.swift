@@ -65,8 +65,8 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
 
     func begin() {
         loop.arm(timer, at: loop.now.advanced(by: max(.zero, timeout)))
-        // Unstructured: it begins on the loop, which cannot await it, and the caller of the request has its error already.
-        // It is cancelled at its timeout and when the connection closes, and keeps only this object alive.
+        // Unstructured: it begins on the loop, which cannot await it, and the caller of the request has its error
+        // already. It is cancelled at its timeout and when the connection closes, and keeps only this object alive.
         task = Task(executorPreference: loop.callbackExecutor) { [loop, request, cancelling] in
             var failure: String?
             do {

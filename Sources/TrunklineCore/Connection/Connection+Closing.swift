@@ -21,11 +21,13 @@ extension Connection {
     ///
     /// A frame that cannot be written fails with `closed`: fate `notSent`, or `unknown` if a byte of it was written.
     ///
-    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``), the
-    /// call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and `SIGTERM`.
+    /// If the link has a child process (``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``),
+    /// the call returns when that has ended. This takes up to 4 s if the process ignores the end of its input and
+    /// `SIGTERM`.
     ///
     /// A second call returns when the link has ended, too. If the calling task is cancelled, the connection closes at
-    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s (<doc:ConnectionStates#Calls>).
+    /// once. After the call, the socket may stay open for up to 1 s, over TLS up to 30 s
+    /// (<doc:ConnectionStates#Calls>).
     public func close() async {
         entered { $0.beginClosing() }
         await withTaskCancellationHandler {

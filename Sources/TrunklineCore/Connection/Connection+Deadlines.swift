@@ -16,9 +16,6 @@ extension Connection {
     /// receive buffer of Linux by default (6 MiB), so that all that came in time is read.
     static let readBeforeDeadline = 8 * 1024 * 1024
 
-    /// In case a server sends very small frames without end.
-    static let longestDeadlineWait = Duration.seconds(1)
-
     /// Whether due deadlines wait for a later turn: what the links hold, or left for the next turn, may have come in
     /// time. Called only from timers, which come after all reading of their turn.
     func mustReadFirst() -> Bool {
@@ -31,7 +28,7 @@ extension Connection {
         // Without progress there is nothing to wait for.
         let isOn =
             unread > 0 && begun?.read != read && read &- begin < Self.readBeforeDeadline &* unread
-            && now.since(beganAt) < Self.longestDeadlineWait
+            && now.since(beganAt) < DialDeadline.longestWait
         turn.deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
         return isOn
     }

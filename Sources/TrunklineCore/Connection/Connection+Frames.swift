@@ -43,8 +43,8 @@ extension Connection {
         return try await body(AsyncStream { await self.nextFrame(for: consumer) })
     }
 
-    /// The reason why the frames of ``withFrames(_:)`` ended; `nil` if they have not ended, if their task was cancelled,
-    /// or if another frame has been requested since.
+    /// The reason why the frames of ``withFrames(_:)`` ended; `nil` if they have not ended, if their task was
+    /// cancelled, or if another frame has been requested since.
     ///
     /// - `closed`: the connection is closed, or closing.
     /// - `unavailable` or `tlsFailed`, with the attempts: no server could be reached, and the connection gave up (see

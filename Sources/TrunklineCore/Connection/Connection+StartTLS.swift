@@ -38,7 +38,8 @@ extension Connection {
             attemptFailed(session, violation)
             return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
         }
-        // The codec may hold plaintext that an attacker has added: a part of a frame that it has discarded from its input.
+        // The codec may hold plaintext that an attacker has added: a part of a frame that it has discarded from its
+        // input.
         var fresh = LinkCodec(codec.base)
         // Each was set before. A codec that now refuses one is left with the others.
         for frame in handshake.defaults { try? fresh.setDefaults(from: frame) }

@@ -43,18 +43,18 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     /// ``HandshakeRefusal``, or another error that the handshake threw; `nil` if there was no error, for example after
     /// `close()` or a planned change.
     public let error: (any Error)?
-    /// The address of the server to which the link was connected, or that of the proxy; `nil` if no link was established, and
-    /// for a link without addresses, such as one to a Unix domain socket.
+    /// The address of the server to which the link was connected, or that of the proxy; `nil` if no link was
+    /// established, and for a link without addresses, such as one to a Unix domain socket.
     public var address: String? { details?.address?.description }
     /// How long nothing had been sent or received on the link when it ended, or before the write that the peer answered
-    /// with a reset; `nil` if the link was never ready. A server or a load balancer that closes idle connections does so
-    /// after the same time each time.
+    /// with a reset; `nil` if the link was never ready. A server or a load balancer that closes idle connections does
+    /// so after the same time each time.
     public var idleTime: Duration? { details?.idleTime }
-    /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the link
-    /// and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
+    /// How the child process of the link ended, if that ended the link; otherwise `nil`, also if the client ended the
+    /// link and then the process. See ``Endpoint/command(_:_:environment:inheritsEnvironment:workingDirectory:)``.
     public var exit: ProcessExit? { (error as? TransportError)?.exit }
-    /// The last line that the child process of the link had written to standard error, cut after 1,024 bytes, and escaped;
-    /// `nil` if it had written none, or if the link has no child process. It often says why the process ended.
+    /// The last line that the child process of the link had written to standard error, cut after 1,024 bytes, and
+    /// escaped; `nil` if it had written none, or if the link has no child process. It often says why the process ended.
     public var lastOutput: String? { outputOfChild }
     /// Why the server ended the link, or rejected a request of the handshake, in its own words, if it said so
     /// (``Frame/reason``); otherwise `nil`.
@@ -68,8 +68,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
     public let attempt: Int
     /// How long the link was ready; zero if it never was.
     public let lifetime: Duration
-    /// Why this client left the link, with the numbers of the rule, such as `3 requests in a row timed out within 6 s …`;
-    /// `nil` if it did not, or if the server had asked for it.
+    /// Why this client left the link, with the numbers of the rule, such as
+    /// `3 requests in a row timed out within 6 s …`; `nil` if it did not, or if the server had asked for it.
     public internal(set) var departure: String?
     /// The number of requests that were lost with the link:
     ///
@@ -99,8 +99,8 @@ public struct DisconnectReport: Sendable, CustomStringConvertible {
         if pathBefore == .unknown || pathAfter == .unknown { return pathAfter == .noRoute }
         return pathAfter == .noRoute || pathBefore != pathAfter
     }
-    /// How long the event loop of this process was late (``LoopDelay``): for an attempt, since its beginning; for a link,
-    /// since its latest frame. Usually zero.
+    /// How long the event loop of this process was late (``LoopDelay``): for an attempt, since its beginning; for a
+    /// link, since its latest frame. Usually zero.
     public internal(set) var loopDelay: Duration = .zero
     /// The result of `options.diagnosis.probe`: whether the network is up. `nil` if there is no probe, if it took too
     /// long or did not run, or if the link ended in an orderly way.

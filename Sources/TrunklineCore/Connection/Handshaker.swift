@@ -32,8 +32,8 @@ public struct Handshaker: Sendable {
     /// - Returns: The response.
     /// - Throws:
     ///   - `rejected`, fate `answered`: the server answered with an error.
-    ///   - `timedOut`, fate `unknown`, or `notSent` if no byte was written: `timeout` has passed. The attempt has failed,
-    ///     except on a link of datagrams, on which the handshake may send the request again.
+    ///   - `timedOut`, fate `unknown`, or `notSent` if no byte was written: `timeout` has passed. The attempt has
+    ///     failed, except on a link of datagrams, on which the handshake may send the request again.
     ///   - `connectionLost`, fate `unknown` or `notSent`: the link or the attempt ended, for example because the
     ///     handshake took too long.
     ///   - `protocolViolation`: the response is malformed (fate `answered`), or does not belong to the request (fate
@@ -64,8 +64,8 @@ public struct Handshaker: Sendable {
     /// - one, if responses are matched in order and the codec does not allow another request to follow before that
     ///   response (``PipeliningCodec/mayPipeline(behind:)``).
     ///
-    /// Each request succeeds or fails separately, with the errors and fates of ``send(_:timeout:)->Response``. Cancelling
-    /// the task ends the attempt.
+    /// Each request succeeds or fails separately, with the errors and fates of ``send(_:timeout:)->Response``.
+    /// Cancelling the task ends the attempt.
     public func send(all requests: [Request]) async -> [Result<Response, ClientError>] {
         await connection.sendInHandshake(requests, session, stopsAtFailure: false)
     }
@@ -163,8 +163,8 @@ public struct Handshaker: Sendable {
     ///   list.
     /// - No effect after the end of the handshake, and in a ``Cluster``, whose servers come from its ``Discovery``.
     /// - After a link is lost, each of them has its turn. One that does not answer takes
-    ///   ``ClientOptions/Connecting-swift.struct/timeout`` (3 s) before the next one is tried, and comes last for some minutes
-    ///   then. So add only endpoints that the client can reach, or set a shorter timeout.
+    ///   ``ClientOptions/Connecting-swift.struct/timeout`` (3 s) before the next one is tried, and comes last for some
+    ///   minutes then. So add only endpoints that the client can reach, or set a shorter timeout.
     ///
     /// With this method the server decides where the client connects. Add `tls://` endpoints if the configured
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
@@ -180,9 +180,9 @@ public struct Handshaker: Sendable {
     /// await link.setLiveness { $0.interval = .seconds(seconds / 2) }
     /// ```
     ///
-    /// The change takes effect when the link is ready, and ends with the link. No effect after the end of the handshake.
-    /// An interval that differs from `options.liveness.interval` takes the place of one that the client has learned
-    /// (``ClientOptions/Liveness-swift.struct/adaptiveInterval``).
+    /// The change takes effect when the link is ready, and ends with the link. No effect after the end of the
+    /// handshake. An interval that differs from `options.liveness.interval` takes the place of one that the client has
+    /// learned (``ClientOptions/Liveness-swift.struct/adaptiveInterval``).
     ///
     /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
     public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {
@@ -202,8 +202,8 @@ public struct Handshaker: Sendable {
 
     /// Sets the size of the largest whole frame in bytes on this link, in both directions, from the next frame on.
     ///
-    /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake is
-    ///   over. The fate is `notSent`.
+    /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake
+    ///   is over. The fate is `notSent`.
     public func setMaximumFrameSize(_ size: Int) async throws(ClientError) {
         try await connection.setMaximumFrameSize(size, session).get()
     }
@@ -211,8 +211,8 @@ public struct Handshaker: Sendable {
     /// Stores information that the server sent about itself (limits, a version, a session number), for
     /// ``Client/serverInfo(as:)``.
     ///
-    /// The value takes effect when this link is ready, and replaces that of an earlier link. If the handshake of a later
-    /// link stores no value, the client has none. The link itself keeps its value to its end
+    /// The value takes effect when this link is ready, and replaces that of an earlier link. If the handshake of a
+    /// later link stores no value, the client has none. The link itself keeps its value to its end
     /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
         await connection.learn(in: session) { $0.serverInfo = info }
@@ -221,8 +221,8 @@ public struct Handshaker: Sendable {
     /// Returns the session that an earlier link of the same client has saved, to resume it.
     ///
     /// - Parameter type: The type of the value.
-    /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or after
-    ///   the end of the handshake.
+    /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or
+    ///   after the end of the handshake.
     public func savedSession<Session: Sendable>(as type: Session.Type) async -> Session? {
         await connection.savedSession(in: session) as? Session
     }
@@ -240,11 +240,11 @@ public struct Handshaker: Sendable {
     }
 
     /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
-    /// ``saveSession(_:)`` saves the new session, and before the closure throws a ``HandshakeRefusal`` because of the session:
-    /// a refusal alone keeps it.
+    /// ``saveSession(_:)`` saves the new session, and before the closure throws a ``HandshakeRefusal`` because of the
+    /// session: a refusal alone keeps it.
     ///
-    /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options do
-    /// not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
+    /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options
+    /// do not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
     /// effect after the end of the handshake.
     public func sessionWasLost() async { await connection.loseSession(in: session) }
 
@@ -257,10 +257,9 @@ public struct Handshaker: Sendable {
     /// are being restored, the pushes are delivered earlier if the unread messages reach 65,536 or 8 MiB, because
     /// otherwise no response could be read.
     ///
-    /// - Throws: `protocolViolation`, fate `unknown`, if the message is malformed; `overloaded`, fate `unknown`, if it is
-    ///   longer than the codec allows. `connectionLost` if the link or the
-    ///   attempt ended, `cancelled` if the task was cancelled before the call, or `closed` if the handshake is over;
-    ///   fate `notSent`.
+    /// - Throws: `protocolViolation`, fate `unknown`, if the message is malformed; `overloaded`, fate `unknown`, if it
+    ///   is longer than the codec allows. `connectionLost` if the link or the attempt ended, `cancelled` if the task
+    ///   was cancelled before the call, or `closed` if the handshake is over; fate `notSent`.
     public func nextMessage() async throws(ClientError) -> PushMessage {
         var frame = try await connection.nextInHandshake(session).get().frame
         if let reason = frame.malformedReason {
@@ -325,9 +324,9 @@ extension Connection {
     /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
 
-    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or `nil` if
-    /// it stored no value, if the value has another type, or if that link is not ready yet or has ended. The link may be
-    /// draining.
+    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or
+    /// `nil` if it stored no value, if the value has another type, or if that link is not ready yet or has ended. The
+    /// link may be draining.
     public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
         links[session]?.serverInfo as? Info
     }
@@ -348,12 +347,12 @@ extension Connection {
         link.state.codec.setSession(nil)
     }
 
-    /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the value has
-    /// another type.
+    /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the
+    /// value has another type.
     public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? { memory.savedSession as? Session }
 
-    /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the present
-    /// link does not receive it.
+    /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the
+    /// present link does not receive it.
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) { memory.savedSession = session }

@@ -3,6 +3,9 @@ struct DialDeadline {
     private(set) var instant: Instant
     private var waitsSince: Instant?
 
+    /// In case a server sends very small frames without end.
+    static let longestWait = Duration.seconds(1)
+
     init(_ instant: Instant) { self.instant = instant }
 
     mutating func loopWasLate(_ delay: LoopDelay, of timeout: Duration) {
@@ -17,6 +20,6 @@ struct DialDeadline {
         guard holdsUnread else { return false }
         let since = waitsSince ?? now
         waitsSince = since
-        return now.since(since) < Connection.longestDeadlineWait
+        return now.since(since) < Self.longestWait
     }
 }

@@ -5,8 +5,8 @@
 /// options.connecting.proxy = try Proxy.fromEnvironment()
 /// ```
 ///
-/// The proxy looks up the names of endpoints. TLS, for a `tls://` endpoint or by `startTLS()`, is between the client and the
-/// server: the proxy sees none of it. Unix domain sockets are always connected to directly.
+/// The proxy looks up the names of endpoints. TLS, for a `tls://` endpoint or by `startTLS()`, is between the client
+/// and the server: the proxy sees none of it. Unix domain sockets are always connected to directly.
 ///
 /// Descriptions of a proxy never contain its user name or password.
 public struct Proxy: Sendable, Hashable {
@@ -15,13 +15,15 @@ public struct Proxy: Sendable, Hashable {
     public enum Kind: String, Sendable, Hashable, CaseIterable {
         /// SOCKS 5 (RFC 1928), without authentication or with a user name and a password (RFC 1929).
         case socks5
-        /// The method CONNECT of HTTP/1.1 (RFC 9110 §9.3.6), without authentication or with basic credentials (RFC 7617).
+        /// The method CONNECT of HTTP/1.1 (RFC 9110 §9.3.6), without authentication or with basic credentials (RFC
+        /// 7617).
         case http
     }
 
     /// The protocol that the proxy speaks.
     public let kind: Kind
-    /// The name or IP address of the proxy, without brackets. A user name and a password in it are replaced by `(redacted)`.
+    /// The name or IP address of the proxy, without brackets. A user name and a password in it are replaced by
+    /// `(redacted)`.
     public var host: String { name.withoutCredentials }
     /// The host as it was given.
     let name: String
@@ -32,8 +34,8 @@ public struct Proxy: Sendable, Hashable {
     /// Each entry is one of these, optionally followed by `:` and a port:
     ///
     /// - a domain: `example.com`, `.example.com` and `*.example.com` mean that name and all names below it;
-    /// - an IP address, or a range of them: `10.0.0.7`, `10.0.0.0/8`, `[2001:db8::1]`, `[2001:db8::]/32`. It is compared
-    ///   with an endpoint that is an IP address itself. Names are not looked up;
+    /// - an IP address, or a range of them: `10.0.0.7`, `10.0.0.0/8`, `[2001:db8::1]`, `[2001:db8::]/32`. It is
+    ///   compared with an endpoint that is an IP address itself. Names are not looked up;
     /// - `*`: every server.
     ///
     /// Any other entry matches nothing.
@@ -136,10 +138,10 @@ public struct Proxy: Sendable, Hashable {
 
     /// Returns the proxy that the environment of this process names; `nil` if it names none.
     ///
-    /// The URL is that of the first of these variables that is set and not empty: `all_proxy`, `ALL_PROXY`, `https_proxy`,
-    /// `HTTPS_PROXY`. `http_proxy` is not read: such a proxy forwards requests of HTTP and need not know CONNECT.
-    /// ``exceptions`` are those of `no_proxy` or `NO_PROXY`, separated by commas or spaces, and this host: `localhost`,
-    /// `127.0.0.0/8` and `::1`.
+    /// The URL is that of the first of these variables that is set and not empty: `all_proxy`, `ALL_PROXY`,
+    /// `https_proxy`, `HTTPS_PROXY`. `http_proxy` is not read: such a proxy forwards requests of HTTP and need not know
+    /// CONNECT. ``exceptions`` are those of `no_proxy` or `NO_PROXY`, separated by commas or spaces, and this host:
+    /// `localhost`, `127.0.0.0/8` and `::1`.
     ///
     /// The environment is read when you call this method, and not again.
     ///

@@ -31,15 +31,16 @@ public struct ClientDiagnostics: Sendable {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { get async { await client.connection.presentRoundTripTime } }
 
-    /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no heartbeats.
+    /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
+    /// heartbeats.
     public var heartbeatInterval: Duration? { get async { await client.connection.heartbeatInterval } }
 
     /// What the client has learned about the intervals of heartbeats, the most recently used endpoint and path first.
     /// Empty without ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
     public var learnedIntervals: [LearnedInterval] { get async { await client.connection.learnedIntervals } }
 
-    /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of the
-    /// present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
+    /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of
+    /// the present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
     public var slowestRequests: [Timeline] { get async { await client.slowest() } }
 
     /// Checks that every accepted request has ended once or is still pending, and that the metrics agree with each

@@ -12,9 +12,9 @@
 /// let client = Client(to: endpoint, speaking: codec, options: ClientOptions { $0.observers = [LinkLog()] })
 /// ```
 ///
-/// Events come in batches: those of one step of the event loop together. The events of requests are in the order in which
-/// they happened, and so are those of links. Within one step, an event of a link may come before those of requests that
-/// ended earlier. A client without observers makes no events.
+/// Events come in batches: those of one step of the event loop together. The events of requests are in the order in
+/// which they happened, and so are those of links. Within one step, an event of a link may come before those of
+/// requests that ended earlier. A client without observers makes no events.
 ///
 /// If a client is deallocated without ``Client/close()``, its requests end without an event of their own.
 public protocol ClientObserver: Sendable {
@@ -32,7 +32,8 @@ public protocol ClientObserver: Sendable {
     /// Called if events are missing after those of the latest `observe`, because the queue was full. Default: does
     /// nothing.
     ///
-    /// - Parameter count: The number of events that are missing here. Each request of an event that names several counts.
+    /// - Parameter count: The number of events that are missing here. Each request of an event that names several
+    ///   counts.
     func missed(_ count: Int)
 }
 
@@ -54,16 +55,16 @@ public struct EventDelivery: Sendable, Hashable {
     package let capacity: Int?
 
     /// A task calls the observer, one call at a time, with the events of a queue. The observer may be slow: neither the
-    /// client nor other observers wait for it. Only closing does: ``Client/close()`` and ``Client/closeNow()`` return when
-    /// the observer has received the last event, but wait at most 2 s for that.
+    /// client nor other observers wait for it. Only closing does: ``Client/close()`` and ``Client/closeNow()`` return
+    /// when the observer has received the last event, but wait at most 2 s for that.
     ///
     /// - Parameter capacity: The maximum number of events in the queue. An event that names several requests counts as
     ///   many events. While the queue is full, new events are counted and reported by ``ClientObserver/missed(_:)``.
     ///   Default: 16,384. At least 1.
     public static func queued(capacity: Int = 16_384) -> EventDelivery { EventDelivery(capacity: max(1, capacity)) }
 
-    /// The event loop calls the observer at the end of each step. This costs least, and suits observers that only count or
-    /// store events. The observer must return quickly and must not block: every connection of the event loop waits for
-    /// it. It must not call the client.
+    /// The event loop calls the observer at the end of each step. This costs least, and suits observers that only count
+    /// or store events. The observer must return quickly and must not block: every connection of the event loop waits
+    /// for it. It must not call the client.
     public static let onEventLoop = EventDelivery(capacity: nil)
 }

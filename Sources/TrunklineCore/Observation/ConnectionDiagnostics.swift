@@ -19,7 +19,8 @@ public struct ConnectionDiagnostics: Sendable {
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
     public var roundTripTime: RoundTripTime? { get async { await connection.presentRoundTripTime } }
 
-    /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no heartbeats.
+    /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
+    /// heartbeats.
     public var heartbeatInterval: Duration? { get async { await connection.heartbeatInterval } }
 
     /// What the connection has learned about the intervals of heartbeats. See ``ClientDiagnostics/learnedIntervals``.

@@ -18,8 +18,8 @@ public struct Timeline: Sendable, Hashable {
         let onLink: TryOnLink?
         let firstPartAt: Instant?
         let endedAt: Instant
-        /// How long the event loop of the client was late during the try (``LoopDelay``): time that the server is not to
-        /// blame for. Usually zero.
+        /// How long the event loop of the client was late during the try (``LoopDelay``): time that the server is not
+        /// to blame for. Usually zero.
         public let loopDelay: Duration
 
         /// Whether the cluster had left out the server when the try ended: the request was its probe, or the server was
@@ -29,8 +29,8 @@ public struct Timeline: Sendable, Hashable {
         /// Why the try failed; `nil` if the request was answered or, for a one-way message, written.
         public let failure: Client.Metrics.Failure?
 
-        /// The link on which the request was; `nil` if it was on none, or if the link ended in the same step of the event
-        /// loop in which the request was answered.
+        /// The link on which the request was; `nil` if it was on none, or if the link ended in the same step of the
+        /// event loop in which the request was answered.
         public var link: Link? { onLink?.link }
         /// When the try before this one failed; zero for the first one.
         public var begin: Duration { started.since(accepted) }
@@ -38,8 +38,8 @@ public struct Timeline: Sendable, Hashable {
         public var admission: Duration? { admitted?.since(accepted) }
         /// When the request was encoded; `nil` if it was not, or if that is not known.
         public var encoding: Duration? { onLink?.times.encoded?.since(accepted) }
-        /// When the kernel accepted the first byte of the request; over TLS, when it was encrypted. `nil` if it was not,
-        /// or if that is not known.
+        /// When the kernel accepted the first byte of the request; over TLS, when it was encrypted. `nil` if it was
+        /// not, or if that is not known.
         public var firstByteWritten: Duration? { onLink?.times.firstByte?.since(accepted) }
         /// When the kernel accepted the last byte of the request; over TLS, when it was encrypted. `nil` if it was not,
         /// or if that is not known.
@@ -55,8 +55,8 @@ public struct Timeline: Sendable, Hashable {
         public var timeWithoutLink: Duration {
             min(waited, .nanoseconds(withoutLink))
         }
-        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``. It
-        /// includes the time until the event loop took the call, usually less than 0.1 ms.
+        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        /// It includes the time until the event loop took the call, usually less than 0.1 ms.
         public var timeQueued: Duration { waited - timeWithoutLink }
 
         private var waited: Duration { max(.zero, (admitted ?? endedAt).since(rested ?? started)) }
@@ -92,8 +92,8 @@ public struct Timeline: Sendable, Hashable {
         public let endpoint: Endpoint
         /// The address of the server: an IP address with its port, or a path. `nil` if the system did not report it.
         public var address: String? { socketAddress?.description }
-        /// The IP address of the server without its port, or the path of the Unix domain socket. `nil` if the system did
-        /// not report it.
+        /// The IP address of the server without its port, or the path of the Unix domain socket. `nil` if the system
+        /// did not report it.
         public var peerAddress: String? { socketAddress?.host }
         let socketAddress: SocketAddress?
         /// The session of the link.
@@ -119,8 +119,8 @@ public struct Timeline: Sendable, Hashable {
         public let othersInFlight: Int
     }
 
-    /// The number of the request among all requests of the client, in a cluster of the client of the last try; 0 if a call
-    /// of a cluster ended before it reached a client.
+    /// The number of the request among all requests of the client, in a cluster of the client of the last try; 0 if a
+    /// call of a cluster ended before it reached a client.
     public let id: RequestID
     /// The type number of the request; 0 if the protocol has none.
     public let type: UInt32

@@ -25,8 +25,8 @@ public struct PushMessage: Sendable, Hashable {
     /// The serial number of the push; 0 if the server sent none. ``Client/post(_:answering:timeout:)`` sends it back.
     public var serial: SerialNumber { frame.serial }
 
-    /// The session of the link on which the push was received, as in ``ConnectionState/ready(_:session:)``. It increases
-    /// from link to link. `nil` for a push that you have created yourself.
+    /// The session of the link on which the push was received, as in ``ConnectionState/ready(_:session:)``. It
+    /// increases from link to link. `nil` for a push that you have created yourself.
     ///
     /// During a planned change, pushes of the present link and of the next link may alternate. A server that pushes to
     /// every link sends each push twice. The session distinguishes them. See `options.failover.overlap`.

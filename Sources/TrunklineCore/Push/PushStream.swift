@@ -38,8 +38,8 @@ public struct PushBuffering: Sendable {
         /// The client answers the server's pings and holds other frames, up to `options.inbound.maximumHeld` (1 MiB).
         /// When that is full, it reads nothing, and the server's pings are not answered. On one link nothing is
         /// dropped. Links that are lost or replaced meanwhile hand over what they hold, all together at most
-        /// `inbound.maximumHeld` and 1 MiB more, and what came during a handshake; what was read beyond that is dropped,
-        /// with an element `.dropped` in its place. See <doc:StreamsUploadsAndPushes#Full-buffers>.
+        /// `inbound.maximumHeld` and 1 MiB more, and what came during a handshake; what was read beyond that is
+        /// dropped, with an element `.dropped` in its place. See <doc:StreamsUploadsAndPushes#Full-buffers>.
         case suspendReading
     }
 

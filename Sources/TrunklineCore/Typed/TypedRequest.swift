@@ -19,8 +19,8 @@ public protocol TypedRequest: Sendable {
     /// The protocol's number for this type of request; 0 in protocols that have none.
     static var type: UInt32 { get }
 
-    /// The name of requests of this type in the errors of their calls: ``ClientError/requestName``. It applies where the
-    /// codec gives them no name (``NamingCodec``), which the log shows too. Default: `nil`.
+    /// The name of requests of this type in the errors of their calls: ``ClientError/requestName``. It applies where
+    /// the codec gives them no name (``NamingCodec``), which the log shows too. Default: `nil`.
     static var name: String? { get }
 
     /// The format of the body. Default: `.bytes`. The client sends it in the field "contentType"; a layout without that

@@ -51,9 +51,9 @@ public struct Probe: Sendable {
     ///   - codec: The wire format.
     ///   - options: The options of the client. The probe sets `connecting.timeout` and `reconnecting.maximumAttempts`,
     ///     and for the pings of the codec `liveness.interval` and `liveness.deadline`.
-    ///   - ping: Sends a request that the server answers. An error that it throws makes the report unhealthy. If it does not
-    ///     return when its task is cancelled, the probe does not return either. Default `nil`: the ping of the codec, if it
-    ///     has one.
+    ///   - ping: Sends a request that the server answers. An error that it throws makes the report unhealthy. If it
+    ///     does not return when its task is cancelled, the probe does not return either. Default `nil`: the ping of the
+    ///     codec, if it has one.
     public init(
         of endpoint: Endpoint,
         speaking codec: some FrameCodec,
@@ -80,8 +80,8 @@ public struct Probe: Sendable {
     ///
     /// - Parameter loops: The event loops that carry the connections.
     /// - Throws: A ``/Trunkline/TransportError`` with a code `tls` if `options.tls` cannot be used: TLS is not
-    ///   installed, a file cannot be read, or the private key does not match the certificate. With the code `invalidAddress`
-    ///   for a `udp://` endpoint: there is no connection to probe.
+    ///   installed, a file cannot be read, or the private key does not match the certificate. With the code
+    ///   `invalidAddress` for a `udp://` endpoint: there is no connection to probe.
     public func run(on loops: EventLoops = .shared) async throws(TransportError) -> ProbeReport {
         if endpoint.usesDatagrams { throw TransportError(.invalidAddress, "probing \(endpoint): \(Self.noDatagrams)") }
         let security = endpoint.isSecured ? try await ProbeSecurity(for: endpoint, options.tls) : nil

@@ -2,8 +2,8 @@ import TrunklineCore
 
 /// Connects to a server, exchanges pings with it, and reports what it did. See `Probe`.
 ///
-/// The addresses race as they do for a client (`AddressRace`), with two differences: an attempt that loses is not ended,
-/// and addresses that the race has left out are tried after it.
+/// The addresses race as they do for a client (`AddressRace`), with two differences: an attempt that loses is not
+/// ended, and addresses that the race has left out are tried after it.
 actor Prober {
     private nonisolated let loop: any EventLoop
     private let probe: Probe

@@ -15,8 +15,8 @@ extension JSONRPCCodec {
             public var parameter: String
             /// Whether the receiver of the notification still answers the request: with its response, or with an error.
             ///
-            /// If not, the place of a cancelled request on the link is free at once, and the client sends no answer to a
-            /// request that the server has cancelled.
+            /// If not, the place of a cancelled request on the link is free at once, and the client sends no answer to
+            /// a request that the server has cancelled.
             public var isAnswered: Bool
 
             /// Creates a description of a cancellation.
@@ -30,13 +30,13 @@ extension JSONRPCCodec {
             }
         }
 
-        /// The notification that cancels a request. Default `nil`: none. The client then abandons requests only on its own
-        /// side, and notifications of the server are all pushes.
+        /// The notification that cancels a request. Default `nil`: none. The client then abandons requests only on its
+        /// own side, and notifications of the server are all pushes.
         public var cancellation: Cancellation?
         /// The methods of requests for which no cancellation is sent. Default: none.
         public var uncancellable: Set<String> = []
-        /// The method of a request without parameters that only shows that the receiver is alive. Both sides may send it.
-        /// Default `nil`: none, so the links have no heartbeat.
+        /// The method of a request without parameters that only shows that the receiver is alive. Both sides may send
+        /// it. Default `nil`: none, so the links have no heartbeat.
         ///
         /// The client answers such a request itself, with an empty object. An error is an answer too.
         public var ping: String?
@@ -53,8 +53,8 @@ extension JSONRPCCodec {
         /// JSON-RPC 2.0 without additions. There is no cancellation and no heartbeat.
         public static let plain = Dialect()
 
-        /// The Language Server Protocol 3.17: `$/cancelRequest`, which is answered, and `exit` before the end of a link.
-        /// There is no heartbeat.
+        /// The Language Server Protocol 3.17: `$/cancelRequest`, which is answered, and `exit` before the end of a
+        /// link. There is no heartbeat.
         ///
         /// Send the request `shutdown` before you close the client: a server that receives `exit` without it ends with
         /// an error.

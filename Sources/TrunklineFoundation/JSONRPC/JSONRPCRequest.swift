@@ -20,9 +20,10 @@ public import TrunklineCore
 /// let hover = try await client.send(.hover(Position(line: 3, character: 7)))
 /// ```
 ///
-/// If the parameters cannot be encoded, or are not encoded as an object or an array, `send` throws `invalidRequest`, fate
-/// `notSent`. If the result cannot be decoded, it throws `invalidResponse`, fate `answered`, with a ``JSONDecodingError``
-/// as its cause. If the server answers with an error, it throws `rejected`; ``JSONRPCError/init(_:)`` reads that.
+/// If the parameters cannot be encoded, or are not encoded as an object or an array, `send` throws `invalidRequest`,
+/// fate `notSent`. If the result cannot be decoded, it throws `invalidResponse`, fate `answered`, with a
+/// ``JSONDecodingError`` as its cause. If the server answers with an error, it throws `rejected`;
+/// ``JSONRPCError/init(_:)`` reads that.
 public struct JSONRPCRequest<Params: Encodable & Sendable, Reply: Decodable & Sendable>: TypedRequest {
     /// The name of the method.
     public var method: String

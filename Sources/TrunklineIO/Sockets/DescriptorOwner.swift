@@ -29,12 +29,12 @@ extension Endpoint {
     /// For a channel that your program has got elsewhere: a `socketpair(2)`, the standard input and output of a program
     /// that is itself started by its client, a terminal, or a socket that another process has passed.
     ///
-    /// The endpoint owns the descriptors. It sets them to non-blocking mode for as long as it has them, and closes them when
-    /// its link ends, or, if it was never used, when its last copy is gone. In place of 0, 1 and 2, the null device is then
-    /// open.
+    /// The endpoint owns the descriptors. It sets them to non-blocking mode for as long as it has them, and closes them
+    /// when its link ends, or, if it was never used, when its last copy is gone. In place of 0, 1 and 2, the null
+    /// device is then open.
     ///
-    /// It serves one link. Afterwards an attempt fails with ``TransportError/Code-swift.enum/invalidAddress``, a permanent
-    /// error. It has no text that ``init(parsing:)`` reads, and equals only its copies. ``secured()`` needs
+    /// It serves one link. Afterwards an attempt fails with ``TransportError/Code-swift.enum/invalidAddress``, a
+    /// permanent error. It has no text that ``init(parsing:)`` reads, and equals only its copies. ``secured()`` needs
     /// `options.tls.serverName`.
     ///
     /// - Parameters:

@@ -63,8 +63,8 @@ public struct TLSSession: Sendable, Hashable {
     public let applicationProtocol: String?
     /// Whether the TLS session of an earlier link was resumed. The handshake then needs no certificates and signatures.
     public let isResumed: Bool
-    /// The certificates that the server presented: its own first, then those that lead to a root, as far as it sent them.
-    /// A resumed session has the certificates of the link that established it.
+    /// The certificates that the server presented: its own first, then those that lead to a root, as far as it sent
+    /// them. A resumed session has the certificates of the link that established it.
     public internal(set) var certificates: [TLSCertificate] = []
 }
 

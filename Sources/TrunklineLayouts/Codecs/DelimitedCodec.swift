@@ -240,8 +240,8 @@ extension DelimitedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, ServerSideC
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It replaces an
-    /// earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
+    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It
+    /// replaces an earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
     public func namingRequests(by name: @escaping @Sendable (Frame) -> String?) -> DelimitedCodec {
         with(\.reading.name, name)
     }

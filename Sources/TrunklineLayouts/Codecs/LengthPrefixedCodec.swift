@@ -357,8 +357,8 @@ extension LengthPrefixedCodec: NamingCodec, HeartbeatCodec, PushKeyCodec, Server
     /// Returns the server side of the same codec. It decodes requests and encodes responses and pushes.
     public func serverSide() -> any FrameCodec { with(\.reading.isServerSide, true) }
 
-    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It replaces an
-    /// earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
+    /// Returns a copy of this codec in which `name` returns the name of a request, for the log and for errors. It
+    /// replaces an earlier closure. For the rules that `name` must follow, see ``NamingCodec/name(of:)``.
     public func namingRequests(by name: @escaping @Sendable (Frame) -> String?) -> LengthPrefixedCodec {
         with(\.reading.name, name)
     }

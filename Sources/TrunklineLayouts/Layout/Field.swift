@@ -16,9 +16,9 @@ public import TrunklineCore
 /// | ``body``, ``body(sizes:)`` | ``Frame/body`` | exactly one |
 /// | ``checksum(_:over:order:)`` | a checksum | any |
 ///
-/// Integers are unsigned, 1 to 8 bytes wide (1 to 4 for type and status, 1 to 16 for the serial), and big-endian by default. If no Swift type
-/// has the width, pass `width:`. An invalid field stops the program when the layout is created. To handle the error,
-/// use ``FrameLayout/init(validating:response:)``, which throws a ``LayoutError``.
+/// Integers are unsigned, 1 to 8 bytes wide (1 to 4 for type and status, 1 to 16 for the serial), and big-endian by
+/// default. If no Swift type has the width, pass `width:`. An invalid field stops the program when the layout is
+/// created. To handle the error, use ``FrameLayout/init(validating:response:)``, which throws a ``LayoutError``.
 public struct Field: Sendable, Hashable {
     enum Content: Sendable, Hashable {
         case constant(request: [UInt8], response: [UInt8])
@@ -123,8 +123,8 @@ public struct Field: Sendable, Hashable {
     /// Returns a field that holds the serial number, ``Frame/serial``, in `width` bytes, 1 to 16. Otherwise it works
     /// like ``serial(_:order:)``.
     ///
-    /// A field of more than 8 bytes holds ``Frame/wideSerial``, such as the transaction ID of STUN, `serial(width: 12)`. A
-    /// layout has only one such field.
+    /// A field of more than 8 bytes holds ``Frame/wideSerial``, such as the transaction ID of STUN,
+    /// `serial(width: 12)`. A layout has only one such field.
     public static func serial(width: Int, order: ByteOrder = .bigEndian) -> Field {
         Field(.serial, width: width, order: order)
     }
@@ -226,10 +226,10 @@ public struct Field: Sendable, Hashable {
     /// - Parameters:
     ///   - value: The type of the integer.
     ///   - numbers: The numbers of the kinds, each different. A layout for requests must list `.request` and one for
-    ///     responses `.response`. If `.cancel` is listed, the client sends cancellations; if `.ping` is listed, it sends
-    ///     pings only with a role `ping` or `heartbeat`. A kind that is not listed is sent with the number of the most
-    ///     similar kind (a ping or cancellation as a request; a pong, part, push or goAway as a response), so a role must
-    ///     mark it.
+    ///     responses `.response`. If `.cancel` is listed, the client sends cancellations; if `.ping` is listed, it
+    ///     sends pings only with a role `ping` or `heartbeat`. A kind that is not listed is sent with the number of the
+    ///     most similar kind (a ping or cancellation as a request; a pong, part, push or goAway as a response), so a
+    ///     role must mark it.
     ///   - order: The order of the bytes.
     public static func kind<Value: FixedWidthInteger & UnsignedInteger>(
         _ value: Value.Type,

@@ -100,19 +100,20 @@ extension CodecConformance {
             Sample(.refused(bytes, code), receiver, requests)
         }
 
-        /// Returns the sample on a link that has carried `preamble` before, such as a greeting or what switches the codec to
-        /// another mode.
+        /// Returns the sample on a link that has carried `preamble` before, such as a greeting or what switches the
+        /// codec to another mode.
         ///
-        /// Both sides encode and decode the preamble before each check of the sample. To check the preamble itself, pass
-        /// its frames as samples, too. Samples with different preambles are not merged in one buffer.
+        /// Both sides encode and decode the preamble before each check of the sample. To check the preamble itself,
+        /// pass its frames as samples, too. Samples with different preambles are not merged in one buffer.
         public func after(_ preamble: [Preamble]) -> Sample {
             var sample = self
             sample.preamble = preamble
             return sample
         }
 
-        /// Returns the sample as one that can come only once on a link, such as the acknowledgement of everything before it,
-        /// or the frame that closes a channel. It is not merged in one buffer with itself, or with other samples.
+        /// Returns the sample as one that can come only once on a link, such as the acknowledgement of everything
+        /// before it, or the frame that closes a channel. It is not merged in one buffer with itself, or with other
+        /// samples.
         public func alone() -> Sample {
             var sample = self
             sample.isAlone = true
@@ -126,7 +127,8 @@ extension CodecConformance {
         case sent(Frame)
         /// The server has sent this frame. Without a server side (``hasServerSide``), use bytes.
         case received(Frame)
-        /// The client has received these bytes, of one or more frames. The codec of the server side does not learn of them.
+        /// The client has received these bytes, of one or more frames. The codec of the server side does not learn of
+        /// them.
         case receivedBytes([UInt8])
     }
 }

@@ -74,17 +74,17 @@ public struct CodecConformance: Sendable {
     public var joinsParts = false
     /// Whether the wire carries the serials of frames. Default `true`.
     ///
-    /// Set it to `false` if the codec derives them from something else, such as a name in the body. Those that the server
-    /// decodes are then not compared. A response must still have the serial of a request that the client has sent
-    /// (``Sample/init(_:answering:bytes:)``).
+    /// Set it to `false` if the codec derives them from something else, such as a name in the body. Those that the
+    /// server decodes are then not compared. A response must still have the serial of a request that the client has
+    /// sent (``Sample/init(_:answering:bytes:)``).
     public var transmitsSerials = true
     /// The received frames that are left out when samples are compared, apart from those of the kind `ignored`. Default
     /// `nil`: none.
     public var ignoredFrames: (@Sendable (Frame) -> Bool)?
 
     func isIgnored(_ frame: Frame) -> Bool { frame.kind == .ignored || ignoredFrames?(frame) == true }
-    /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as on
-    /// the first link of a client.
+    /// The session with which the codecs of new links begin, if the codec is a `SessionCodec`. Default `nil`: none, as
+    /// on the first link of a client.
     ///
     /// With a session, the check holds for a link that resumes it: check the codec once without and once with one.
     public var session: (any Sendable)?

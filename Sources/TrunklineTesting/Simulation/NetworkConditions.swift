@@ -3,8 +3,8 @@ import TrunklineCore
 /// The delays, the throughput and the fragmentation of the links of a simulated network when there are no faults.
 ///
 /// Delays are drawn at random from their ranges, uniformly, from the network's seed. Negative durations count as zero.
-/// As with TCP, the bytes of a link arrive in order and are never lost, apart from those of `udp://` endpoints. Each direction of a link holds at most 64 KiB
-/// in the sender's buffer, and 64 KiB that the receiver has not read.
+/// As with TCP, the bytes of a link arrive in order and are never lost, apart from those of `udp://` endpoints. Each
+/// direction of a link holds at most 64 KiB in the sender's buffer, and 64 KiB that the receiver has not read.
 public struct NetworkConditions: Sendable, Hashable {
     /// The time that a packet needs in one direction. Drawn for each packet, but packets of a link never overtake each
     /// other. Default 50 µs to 2 ms.

@@ -71,14 +71,15 @@ extension SimulatedNetwork {
     /// Puts a middlebox in front of `host`, such as a NAT gateway, a firewall or a load balancer, that forgets links on
     /// which no packet was sent for longer than `duration`, in either direction. Neither end is notified.
     ///
-    /// Every later packet of a forgotten link is lost, or answered with a reset to its sender. It applies to present and
-    /// future links. A link that was forgotten stays so.
+    /// Every later packet of a forgotten link is lost, or answered with a reset to its sender. It applies to present
+    /// and future links. A link that was forgotten stays so.
     ///
     /// - Parameters:
     ///   - host: A host, or `nil`, the default, for every host: this also replaces the middleboxes of single hosts.
     ///   - duration: The longest time without a packet that links survive, or `nil` to remove the middlebox. A negative
     ///     duration counts as zero.
-    ///   - resets: Whether the middlebox answers packets of a forgotten link with a reset. Default false: it drops them.
+    ///   - resets: Whether the middlebox answers packets of a forgotten link with a reset. Default false: it drops
+    ///     them.
     public func forgetIdleLinks(to host: String? = nil, after duration: Duration?, resets: Bool = false) {
         let middlebox = duration.map { Middlebox(patience: max(.zero, $0), resets: resets) }
         loop.confined { loop.network.faults.setMiddlebox(middlebox, addresses(of: host)) }

@@ -4,11 +4,11 @@ extension SimulatedNetwork {
     /// Starts a server in this network. Must be called within ``run(limits:_:)``.
     ///
     /// - Parameters:
-    ///   - endpoint: A host and port, a path, a vsock address, or a command. The host is created if it does not exist. A
-    ///     `udp://` endpoint receives datagrams, whatever `options` say. With
-    ///     `options.tls`, clients use the server's ``LoopbackServer/endpoint``, which begins with `tls://`. For a command the
-    ///     server plays the child process of every link: if it closes a link, the process exits with status 0, and if it
-    ///     resets one, the process is ended by signal 9. See ``crash(_:exit:)``.
+    ///   - endpoint: A host and port, a path, a vsock address, or a command. The host is created if it does not exist.
+    ///     A `udp://` endpoint receives datagrams, whatever `options` say. With `options.tls`, clients use the server's
+    ///     ``LoopbackServer/endpoint``, which begins with `tls://`. For a command the server plays the child process of
+    ///     every link: if it closes a link, the process exits with status 0, and if it resets one, the process is ended
+    ///     by signal 9. See ``crash(_:exit:)``.
     ///   - codec: The codec that a client uses. The server uses its `serverSide()`, if it has one.
     ///   - options: The settings of the server. Its port and path are ignored.
     ///   - handler: Returns the reaction to a request. It must not block. Without a handler the server echoes.

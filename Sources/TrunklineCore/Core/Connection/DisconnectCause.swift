@@ -39,7 +39,8 @@ public enum DisconnectCause: String, Sendable, Hashable, CaseIterable {
     case limitExceeded
     /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
     case tls
-    /// The proxy (``ClientOptions/Connecting-swift.struct/proxy``) could not be reached, or did not connect to the server.
+    /// The proxy (``ClientOptions/Connecting-swift.struct/proxy``) could not be reached, or did not connect to the
+    /// server.
     case proxy
     /// The child process of the link ended, by itself or by a signal; ``DisconnectReport/exit`` says how.
     case exited

@@ -25,8 +25,8 @@ public struct LearnedInterval: Sendable, Hashable, CustomStringConvertible {
     public let interval: Duration
     /// The longest interval without traffic that a link has survived; `nil` for none.
     public let longestSurvived: Duration?
-    /// The shortest time without traffic after which a link was lost, which is not tried again for seven days; `nil` for
-    /// none.
+    /// The shortest time without traffic after which a link was lost, which is not tried again for seven days; `nil`
+    /// for none.
     public let shortestLost: Duration?
     /// The latest change of the interval.
     public let change: Change

@@ -415,7 +415,8 @@ public protocol FieldDefaultsCodec: FrameCodec {
     /// Sets the default values of named fields on this link. A later frame that does not set one of these fields is
     /// sent with the value that `frame` holds.
     ///
-    /// - Parameter frame: A frame with the fields that the handshake passed to ``Handshaker/setDefault(_:to:)-(_,Bytes)``.
+    /// - Parameter frame: A frame with the fields that the handshake passed to
+    ///   ``Handshaker/setDefault(_:to:)-(_,Bytes)``.
     /// - Throws: An error for a field that the protocol does not have and for a value that does not fit. `setDefault`
     ///   then throws `invalidArgument`.
     mutating func setDefaults(from frame: Frame) throws(FrameError)
@@ -423,8 +424,8 @@ public protocol FieldDefaultsCodec: FrameCodec {
 
 /// A codec whose limit for the size of frames can be set for one link, because the peers negotiate it.
 ///
-/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of `TrunklineLayouts`
-/// conform.
+/// With any other codec, ``Handshaker/setMaximumFrameSize(_:)`` throws `invalidArgument`. The codecs of
+/// `TrunklineLayouts` conform.
 public protocol FrameLimitCodec: FrameCodec {
     /// Sets the size of the largest whole frame in bytes, in both directions. Called on the codec of the link, during
     /// the handshake. A size that the protocol does not allow counts as the nearest one that it allows.

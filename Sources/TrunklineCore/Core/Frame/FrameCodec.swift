@@ -22,8 +22,8 @@ extension ResponseMatching {
 
 /// A type that turns the frames of one protocol into bytes and back.
 ///
-/// ``FrameLayout`` and the other codecs of `TrunklineLayouts` conform. Write your own codec for a protocol that they cannot
-/// describe. Three members are required: ``matching``, ``decode(_:)`` and ``encode(_:into:)``. For each further
+/// ``FrameLayout`` and the other codecs of `TrunklineLayouts` conform. Write your own codec for a protocol that they
+/// cannot describe. Three members are required: ``matching``, ``decode(_:)`` and ``encode(_:into:)``. For each further
 /// capability of a protocol, such as heartbeats, there is a Swift protocol to which the codec also conforms.
 /// <doc:WritingACodec> has examples, the rules and all capabilities.
 ///
@@ -63,8 +63,8 @@ public protocol FrameCodec: Sendable {
     ///   - frame: The frame to send.
     ///   - output: The buffer to append to. It may hold other frames already.
     /// - Throws: An error for a frame that cannot be sent, for example because it is too long. Everything that was
-    ///   appended is removed, and only the caller of this frame fails, with `invalidRequest`, fate `notSent`. For a ping
-    ///   it means that the link has none now: see ``HeartbeatCodec``.
+    ///   appended is removed, and only the caller of this frame fails, with `invalidRequest`, fate `notSent`. For a
+    ///   ping it means that the link has none now: see ``HeartbeatCodec``.
     mutating func encode(_ frame: Frame, into output: inout SendBuffer) throws(FrameError)
 
     /// Decodes at most `limit` complete frames of `input` and appends them to `frames`. The library calls it for each

@@ -1,8 +1,8 @@
 /// The reason why bytes are not a valid frame, or why a frame cannot be encoded.
 ///
 /// It appears as the ``ClientError/cause`` of a ``ClientError``. If decoding threw it, the link ends, and the code is
-/// `protocolViolation`, or `overloaded` if the error ``exceedsLimit``. If encoding threw it, nothing was written, and the
-/// code is `invalidRequest`.
+/// `protocolViolation`, or `overloaded` if the error ``exceedsLimit``. If encoding threw it, nothing was written, and
+/// the code is `invalidRequest`.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of a frame error. Later versions may add cases.
     @nonexhaustive

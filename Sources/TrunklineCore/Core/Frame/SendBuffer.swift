@@ -209,8 +209,8 @@ public struct SendBuffer: Sendable {
 }
 
 extension SendBuffer: CustomStringConvertible, CustomReflectable {
-    /// The number of bytes that are not written yet, such as `12 bytes`. Never the bytes themselves, because they may be
-    /// secret.
+    /// The number of bytes that are not written yet, such as `12 bytes`. Never the bytes themselves, because they may
+    /// be secret.
     public var description: String { byteSize(count) }
 
     /// Empty, so that `dump` does not show the bytes either.

@@ -11,8 +11,8 @@ public struct SessionID: Sendable, Hashable {
 
     package var client: UInt64 { bits >> 63 == 0 ? 0 : bits >> 40 & 0x7F_FFFF }
 
-    /// Creates the ID with a number, for example one from a log. Clients have no numbers from 2⁶³ on; of such a number, the
-    /// highest bit is ignored.
+    /// Creates the ID with a number, for example one from a log. Clients have no numbers from 2⁶³ on; of such a number,
+    /// the highest bit is ignored.
     @inlinable
     public init(_ number: UInt64) { bits = number & (1 << 63 - 1) }
 

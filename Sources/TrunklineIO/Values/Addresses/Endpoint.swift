@@ -1,8 +1,8 @@
 /// A server to connect to: a host and port, the path of a Unix domain socket, a child process, and others.
 ///
 /// An endpoint can be written as a string literal: `"gateway.example:7000"`, `"10.0.0.7:7000"`, `"[::1]:7000"`,
-/// `"unix:/run/acme.sock"` or `"vsock://2:7000"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`, and with
-/// UDP, it begins with `udp://`: `"udp://gateway.example:7000"`. Commands and descriptors have no such text.
+/// `"unix:/run/acme.sock"` or `"vsock://2:7000"`. With TLS, it begins with `tls://`: `"tls://gateway.example:7443"`,
+/// and with UDP, it begins with `udp://`: `"udp://gateway.example:7000"`. Commands and descriptors have no such text.
 /// <doc:Transports> says which one to use.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     package enum Target: Hashable, Sendable {
@@ -27,8 +27,8 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// with and without TLS is two endpoints.
     public private(set) var isSecured = false
 
-    /// Whether links to this endpoint exchange datagrams (UDP) instead of a stream of bytes. This is part of the endpoint's
-    /// identity, too. <doc:Transports#Datagrams> describes what differs.
+    /// Whether links to this endpoint exchange datagrams (UDP) instead of a stream of bytes. This is part of the
+    /// endpoint's identity, too. <doc:Transports#Datagrams> describes what differs.
     public private(set) var usesDatagrams = false
 
     package var weight: Double { uncomparedWeight.value }
@@ -83,39 +83,41 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         Endpoint(target: .unix(path: path))
     }
 
-    /// Creates an endpoint for the server that listens at a port of a virtual machine or of its host (`vsock(7)`). Linux
-    /// only: elsewhere every attempt fails with ``TransportError/Code-swift.enum/invalidAddress``.
+    /// Creates an endpoint for the server that listens at a port of a virtual machine or of its host (`vsock(7)`).
+    /// Linux only: elsewhere every attempt fails with ``TransportError/Code-swift.enum/invalidAddress``.
     ///
     /// - Parameters:
-    ///   - cid: The context: 2 is the host, 1 this machine itself, and a hypervisor gives larger numbers to its machines.
+    ///   - cid: The context: 2 is the host, 1 this machine itself, and a hypervisor gives larger numbers to its
+    ///     machines.
     ///   - port: The port, which has 32 bits.
     public static func vsock(cid: UInt32, port: UInt32) -> Endpoint { Endpoint(target: .vsock(cid: cid, port: port)) }
 
     /// Creates an endpoint for a program that is started as a child process, and spoken to over its standard input and
     /// output.
     ///
-    /// Each attempt to connect starts the program, and each link has a process of its own. If the process ends, the link
-    /// is lost with ``TransportError/Code-swift.enum/exited(_:)``, and the reconnect policy starts the program again. What
-    /// it writes to standard error goes to the log (``ClientEvent/Content-swift.enum/processOutput(_:session:line:omitted:)``).
+    /// Each attempt to connect starts the program, and each link has a process of its own. If the process ends, the
+    /// link is lost with ``TransportError/Code-swift.enum/exited(_:)``, and the reconnect policy starts the program
+    /// again. What it writes to standard error goes to the log
+    /// (``ClientEvent/Content-swift.enum/processOutput(_:session:line:omitted:)``).
     ///
     /// The process leads a process group. It has no other descriptors of this process, and the default action for every
-    /// signal. When the client closes the link, it closes the standard input and sends `SIGTERM` to the group after 1 s,
-    /// and `SIGKILL` after another second. If the client gives the link up, it sends `SIGTERM` at once. When the process
-    /// itself has ended, the rest of its group receives `SIGKILL`. <doc:Transports#Child-processes> has the rules and an
-    /// example.
+    /// signal. When the client closes the link, it closes the standard input and sends `SIGTERM` to the group after 1
+    /// s, and `SIGKILL` after another second. If the client gives the link up, it sends `SIGTERM` at once. When the
+    /// process itself has ended, the rest of its group receives `SIGKILL`. <doc:Transports#Child-processes> has the
+    /// rules and an example.
     ///
-    /// A program that does not exist is an error of each attempt, ``TransportError/Code-swift.enum/invalidAddress`` with
-    /// the error number of the system, and is tried again: it may be installed later. An empty executable, a name of a
-    /// variable with `=`, and text with a zero byte are permanent errors, and so is ``secured()``.
+    /// A program that does not exist is an error of each attempt, ``TransportError/Code-swift.enum/invalidAddress``
+    /// with the error number of the system, and is tried again: it may be installed later. An empty executable, a name
+    /// of a variable with `=`, and text with a zero byte are permanent errors, and so is ``secured()``.
     ///
     /// - Parameters:
     ///   - executable: A path, or a name without a slash, which is looked up in the `PATH` of this process.
-    ///   - arguments: The arguments after the name of the program. They appear in descriptions and in the log, so do not
-    ///     pass secrets in them.
+    ///   - arguments: The arguments after the name of the program. They appear in descriptions and in the log, so do
+    ///     not pass secrets in them.
     ///   - environment: Variables to set. They appear nowhere.
     ///   - inheritsEnvironment: Whether the program also has the variables of this process. Default `true`.
-    ///   - workingDirectory: The directory in which the program starts, and to which a relative `executable` refers. The
-    ///     default is the directory of this process.
+    ///   - workingDirectory: The directory in which the program starts, and to which a relative `executable` refers.
+    ///     The default is the directory of this process.
     public static func command(
         _ executable: String,
         _ arguments: [String] = [],

@@ -2,8 +2,8 @@
 /// ``TransportError/Code-swift.enum/proxy(_:)``.
 @nonexhaustive
 public enum ProxyFailure: Sendable, Hashable {
-    /// The proxy itself could not be reached: its name is unknown, or it refused the connection, or no route leads to it. If
-    /// nothing answers, the error is ``TransportError/Code-swift.enum/timedOut``.
+    /// The proxy itself could not be reached: its name is unknown, or it refused the connection, or no route leads to
+    /// it. If nothing answers, the error is ``TransportError/Code-swift.enum/timedOut``.
     case unreachable
     /// The proxy wants a user name and a password and was given none, or it wants another way to authenticate.
     /// Permanent.

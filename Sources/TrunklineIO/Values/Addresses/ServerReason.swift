@@ -16,15 +16,15 @@ public struct ServerReason: Sendable, Hashable, CustomStringConvertible {
     public let name: String
     /// The number of the reason in the protocol; `nil` if it has none.
     public let code: Int?
-    /// The explanation of the server; empty if there is none. At most 256 characters, with control and format characters
-    /// escaped.
+    /// The explanation of the server; empty if there is none. At most 256 characters, with control and format
+    /// characters escaped.
     public let text: String
 
     /// Creates a reason. Longer names and texts are cut.
     ///
     /// - Parameters:
-    ///   - name: The name of the reason in the protocol. Metrics are counted by it, so it should be one of a few. Default:
-    ///     none.
+    ///   - name: The name of the reason in the protocol. Metrics are counted by it, so it should be one of a few.
+    ///     Default: none.
     ///   - code: The number of the reason. Default: none.
     ///   - text: The explanation of the server. Default: none.
     public init(_ name: String = "", code: Int? = nil, text: String = "") {

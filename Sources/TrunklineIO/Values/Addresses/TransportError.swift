@@ -25,8 +25,8 @@ public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible
         /// The link was established but made no progress: nothing arrived after a ping, or a frame stayed incomplete
         /// for too long.
         case halfOpen
-        /// The address cannot be used. For example, a path is too long, the host does not support the address family, or
-        /// the program of a command does not exist.
+        /// The address cannot be used. For example, a path is too long, the host does not support the address family,
+        /// or the program of a command does not exist.
         case invalidAddress
         /// TLS could not be set up, the TLS handshake failed, or TLS failed on an established link.
         case tls(TLSFailure)

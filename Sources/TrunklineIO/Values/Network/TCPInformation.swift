@@ -12,11 +12,12 @@ public struct TCPInformation: Sendable, Hashable {
     public let congestionWindow: Int
     /// The number of bytes in the socket that the kernel has not sent for the first time. `nil` before Linux 4.6.
     public let unsentBytes: Int?
-    /// The number of bytes that the peer is ready to receive beyond those that it has acknowledged; 0 if it does not read.
-    /// `nil` before Linux 5.4.
+    /// The number of bytes that the peer is ready to receive beyond those that it has acknowledged; 0 if it does not
+    /// read. `nil` before Linux 5.4.
     public let sendWindow: Int?
-    /// The number of paths in use, if the link uses Multipath TCP (``ClientOptions/Connecting-swift.struct/multipath``).
-    /// `nil` for TCP, also if the connection has fallen back to it. The other properties are those of the first path.
+    /// The number of paths in use, if the link uses Multipath TCP
+    /// (``ClientOptions/Connecting-swift.struct/multipath``). `nil` for TCP, also if the connection has fallen back to
+    /// it. The other properties are those of the first path.
     public let subflows: Int?
 
     init(

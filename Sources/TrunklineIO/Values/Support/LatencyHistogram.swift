@@ -100,7 +100,8 @@ public struct LatencyHistogram: Sendable, Hashable {
     /// The number of durations.
     public var count: Int { Int(clamping: counts.reduce(UInt64(0)) { $0.addingClamped($1) }) }
 
-    /// The exact sum of all durations. Those that are too short or too long for the buckets count with their own length.
+    /// The exact sum of all durations. Those that are too short or too long for the buckets count with their own
+    /// length.
     public var sum: Duration {
         let (attoseconds, overflow) = nanoseconds.multipliedReportingOverflow(by: 1_000_000_000)
         return Duration(attoseconds: overflow ? .max : attoseconds)
@@ -142,8 +143,8 @@ public struct LatencyHistogram: Sendable, Hashable {
     /// Returns, for each of `bounds`, the number of durations that do not exceed it, for exporters with bounds of their
     /// own.
     ///
-    /// A bucket counts for a bound if it begins at the bound or before it. So a duration that equals a bound is counted,
-    /// and durations that are at most 1/16 longer than a bound may be counted too.
+    /// A bucket counts for a bound if it begins at the bound or before it. So a duration that equals a bound is
+    /// counted, and durations that are at most 1/16 longer than a bound may be counted too.
     ///
     /// - Parameter bounds: Durations in ascending order.
     public func counts(upTo bounds: [Duration]) -> [Int] {

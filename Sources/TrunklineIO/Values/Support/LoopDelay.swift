@@ -3,11 +3,12 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
     /// Why the loop was late.
     @nonexhaustive
     public enum Reason: String, Sendable, Hashable {
-        /// The process did not run: it was stopped, the machine slept, or no processor was free. The loop waited and did
-        /// not wake up in time, or one turn of it took that long and the process used almost no processor meanwhile.
+        /// The process did not run: it was stopped, the machine slept, or no processor was free. The loop waited and
+        /// did not wake up in time, or one turn of it took that long and the process used almost no processor
+        /// meanwhile.
         case stopped
-        /// One turn of the loop took that long, and its thread ran for most of it: code on ``Client/executor``, a codec or
-        /// an observer on the event loop computed.
+        /// One turn of the loop took that long, and its thread ran for most of it: code on ``Client/executor``, a codec
+        /// or an observer on the event loop computed.
         case busy
         /// One turn of the loop took that long, and its thread hardly ran while others of the process did: code on
         /// ``Client/executor`` or an observer on the event loop waited for something, or no processor was free.
@@ -21,8 +22,8 @@ public struct LoopDelay: Sendable, Hashable, CustomStringConvertible {
     package let end: Instant
     /// Why the loop was late.
     public let reason: Reason
-    /// The endpoint of the link whose bytes a codec decoded, if that took most of the turn (``Reason-swift.enum/decoding``);
-    /// otherwise `nil`.
+    /// The endpoint of the link whose bytes a codec decoded, if that took most of the turn
+    /// (``Reason-swift.enum/decoding``); otherwise `nil`.
     public let endpoint: Endpoint?
     package let isInTurn: Bool
 
