@@ -8,6 +8,7 @@ each login. With some options it is another service, or a proxy.
 import argparse
 import asyncio
 import os
+import signal
 import ssl
 import struct
 import sys
@@ -104,6 +105,13 @@ def end_with_input():
     os._exit(0)
 
 
+def end(server):
+    """Ends the process. It stops listening first: while the system closes the links of a process that was killed, it may still
+    accept new ones."""
+    server.close()
+    os._exit(0)
+
+
 async def main():
     options = arguments()
     context = None
@@ -117,6 +125,7 @@ async def main():
     if options.proxy:
         serve = lambda reader, writer: be_proxy(options.proxy, reader, writer)
     server = await asyncio.start_server(serve, options.host, options.port, ssl=context)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, server)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -82,7 +82,7 @@ class Incident:
         return process, int(line[1])
 
     def stop(self, process):
-        process.kill()
+        process.terminate()
         process.wait()
 
     # The service

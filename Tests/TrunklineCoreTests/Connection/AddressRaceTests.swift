@@ -150,6 +150,20 @@ import Testing
         #expect(race.attemptFailed(1, refused, at: start) == [.fail])
     }
 
+    /// Regression: a new error was made of it, and its mark was lost.
+    @Test func theErrorOfTheRaceKeepsTheMarksOfTheFailure() {
+        var cut = refused
+        cut.isOfTunnel = true
+        for addresses in [[four(1)], [four(1), four(2)]] {
+            var race = AddressRace()
+            _ = race.resolved(.ipv6, .success([]), at: start)
+            _ = race.resolved(.ipv4, .success(addresses), at: start)
+            _ = race.attemptFailed(1, cut, at: after(1))
+            if addresses.count > 1 { _ = race.attemptFailed(2, cut, at: after(2)) }
+            #expect(race.error(connectingTo: "db:7000").isOfTunnel)
+        }
+    }
+
     @Test func aNameWithoutAddressesFails() {
         var race = AddressRace()
         #expect(race.resolved(.ipv6, .success([]), at: start) == [])

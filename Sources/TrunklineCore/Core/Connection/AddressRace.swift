@@ -245,13 +245,12 @@ package struct AddressRace: Sendable {
             return TransportError(.nameResolutionFailed, "resolving \(name): the name has no \(family ?? "")address")
         }
         let missing = unanswered.map { "the look-up of \($0.name) addresses is not answered" }
-        if reported.count == 1 {
-            let message = list([first.message] + missing)
-            return TransportError(first.code, errno: first.errno, message)
-        }
-        let telling = reported.min { $0.code.rank < $1.code.rank } ?? first
-        let message = "connecting to \(name): no address can be reached: " + list(reported.map(\.message) + missing)
-        return TransportError(telling.code, errno: telling.errno, message)
+        // A copy: it keeps what else is known about the failure.
+        var telling = reported.min { $0.code.rank < $1.code.rank } ?? first
+        let list = list(reported.map(\.message) + missing)
+        let isOnly = reported.count == 1
+        telling.message = (isOnly ? list : "connecting to \(name): no address can be reached: \(list)").asMessage
+        return telling
     }
 
     /// If every address so far has failed, the reason for that. `obstacle`: why the lookups have not begun.
