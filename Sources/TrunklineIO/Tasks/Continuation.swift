@@ -18,6 +18,9 @@ package struct Continuation<Value: Sendable>: Sendable {
         init(task: ParkedTask<Value>) { self.task = task }
     #else
         @usableFromInline let task: UnsafeContinuation<Value, Never>
+
+        @inlinable
+        init(task: UnsafeContinuation<Value, Never>) { unsafe self.task = task }
     #endif
 
     /// On the caller's own executor. Never call this with a lock held.
@@ -71,6 +74,9 @@ package struct Cancellation {
         @inlinable
         package var isRequested: Bool { unsafe trunkline_is_cancelled(handler) }
     #else
+        @inlinable
+        init() {}
+
         @inlinable
         package var isRequested: Bool { Task.isCancelled }
     #endif
