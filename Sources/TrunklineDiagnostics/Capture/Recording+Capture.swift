@@ -32,7 +32,7 @@ extension Recording {
     }
 
     /// - Parameter room: In bytes, for all frames.
-    func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
+    package func pcapng(speaking codec: some FrameCodec, port: UInt16? = nil, room: Int) -> [UInt8] {
         var capture = RecordingCapture(of: self, codec, port: port, room: room)
         for entry in entries { capture.add(entry) }
         return capture.file.bytes

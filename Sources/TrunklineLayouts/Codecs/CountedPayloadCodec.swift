@@ -81,7 +81,7 @@ public struct CountedPayloadCodec: FrameCodec {
     /// How responses are matched with their requests.
     public let matching: ResponseMatching
     /// In bytes, both ends included, in both directions.
-    private(set) var maximumFrameSize: Int
+    package private(set) var maximumFrameSize: Int
     /// In bytes, `headEnd` included, in both directions.
     let maximumHeadSize: Int
 

@@ -60,7 +60,7 @@ public struct DelimitedCodec: FrameCodec {
         setMaximumFrameSize(maximumFrameSize)
     }
 
-    init(
+    package init(
         delimiter: UInt8,
         parts: Int = 1,
         maximumFrameSize: Int = 8192,

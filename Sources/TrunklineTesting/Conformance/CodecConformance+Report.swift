@@ -2,7 +2,7 @@ import TrunklineCore
 
 extension CodecConformance {
     /// The rules that a codec must keep. The table at `CodecConformance` lists them for users.
-    enum Rule: String, Sendable, Hashable, CaseIterable {
+    package enum Rule: String, Sendable, Hashable, CaseIterable {
         case roundTrip
         case vector
         case copies

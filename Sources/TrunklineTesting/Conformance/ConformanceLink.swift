@@ -1,8 +1,8 @@
-import TrunklineCore
+package import TrunklineCore
 
 /// The receiving end of one link, driven as a connection drives it.
-struct ConformanceLink {
-    private(set) var codec: LinkCodec
+package struct ConformanceLink {
+    package private(set) var codec: LinkCodec
     private var input = ReceiveBuffer()
     private let limit: Int
     /// Parts count as one frame with the response that they belong to.
@@ -10,16 +10,16 @@ struct ConformanceLink {
     private let ignored: (@Sendable (Frame) -> Bool)?
     private var parts: [UInt8] = []
 
-    private(set) var frames: [Frame] = []
+    package private(set) var frames: [Frame] = []
     /// How many bytes were consumed when each of `frames` was complete.
-    private(set) var ends: [Int] = []
-    private(set) var received = 0
+    package private(set) var ends: [Int] = []
+    package private(set) var received = 0
     /// Nothing is decoded after it.
-    private(set) var refusal: FrameError?
-    private(set) var fault: (rule: CodecConformance.Rule, message: String)?
-    private(set) var awaited = 0
+    package private(set) var refusal: FrameError?
+    package private(set) var fault: (rule: CodecConformance.Rule, message: String)?
+    package private(set) var awaited = 0
 
-    init(
+    package init(
         _ codec: LinkCodec,
         limit: Int,
         sent: [Frame] = [],
@@ -33,11 +33,11 @@ struct ConformanceLink {
         for frame in sent { self.codec.noteSent(frame) }
     }
 
-    var left: Int { input.count }
-    var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.malformedReason }
+    package var left: Int { input.count }
+    package var refusalCode: FrameError.Code? { refusal?.code ?? frames.last?.malformedReason }
     private var isOver: Bool { refusal != nil || fault != nil }
 
-    mutating func receive(_ bytes: ArraySlice<UInt8>) {
+    package mutating func receive(_ bytes: ArraySlice<UInt8>) {
         guard !isOver, !bytes.isEmpty else { return }
         received += bytes.count
         if input.isEmpty {
@@ -98,7 +98,7 @@ struct ConformanceLink {
         ends.append(received - input.count)
     }
 
-    mutating func end() {
+    package mutating func end() {
         while !isOver {
             let count = input.count
             do throws(FrameError) {

@@ -101,7 +101,7 @@ extension SimulatedNetwork {
     }
 
     /// `room` is the number of bytes that all frames may have in their bodies and byte fields.
-    func replay(
+    package func replay(
         _ recording: Recording,
         speaking codec: some FrameCodec,
         options: ClientOptions = ClientOptions(),

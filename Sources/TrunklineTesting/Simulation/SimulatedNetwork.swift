@@ -93,7 +93,7 @@ public final class SimulatedNetwork: Sendable {
         try loop.run(limits, SimulatedBody(on: loop, body))
     }
 
-    var openLinks: Int { loop.confined { loop.network.openLinks } }
+    package var openLinks: Int { loop.confined { loop.network.openLinks } }
 
     var linksMade: Int { loop.confined { Int(loop.network.linksMade) } }
 
