@@ -39,6 +39,7 @@ protocol ClusterFactReceiver: AnyObject, Sendable {
 }
 
 /// The way from callers and clients to their cluster.
+///
 /// Unchecked `Sendable`: `receiver` is written once, before the initializer of the cluster returns and before any fact
 /// can be told.
 final class ClusterFacts: @unchecked Sendable {

@@ -2,6 +2,7 @@ import TrunklineCore
 import TrunklineLogging
 
 /// The observers and the log of a cluster, to which its clients report, too.
+///
 /// Unchecked `Sendable`: `timer` is used only on the event loop of the cluster, after the initializer.
 final class ClusterVoice: TimerTarget, @unchecked Sendable {
     private let loop: any EventLoop

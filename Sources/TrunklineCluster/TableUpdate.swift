@@ -2,6 +2,7 @@ import TrunklineCore
 
 /// Makes the table of a cluster once for all changes in a turn of the event loop. With thousands of servers it takes
 /// milliseconds, so it happens rarely enough to leave the loop most of its time.
+///
 /// Unchecked `Sendable`: used only on the event loop, after the initializer, and in the deinitializer.
 final class TableUpdate: LoopWork, TimerTarget, @unchecked Sendable {
     private enum State {

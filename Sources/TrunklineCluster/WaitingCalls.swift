@@ -3,6 +3,7 @@ import TrunklineCore
 
 /// The calls that wait until a server can take a request, oldest first. Thousands do not all go to the first server
 /// that is ready: `CrowdRelease` decides.
+///
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer, and in the deinitializer.
 final class WaitingCalls: CancellationReceiver, TimerTarget, @unchecked Sendable {
     enum End: Sendable {

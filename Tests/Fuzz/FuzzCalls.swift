@@ -21,6 +21,7 @@ enum FuzzCalls {
             await converse(actions)
             isOver.store(true, ordering: .releasing)
         }
+        // Polls: the target has no library with semaphores, and the thread has nothing else to do.
         while !isOver.load(ordering: .acquiring) { usleep(100) }
     }
 

@@ -99,6 +99,6 @@ public struct Subscription: Sendable {
 
 /// What repeats subscriptions: a client or a cluster.
 package protocol SubscriptionOwner: AnyObject, Sendable {
-    /// Those whose servers know the subscription, and those whose servers may know it but have not answered.
+    /// Returns the clients whose servers know the subscription, and those whose servers have not answered yet.
     nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client])
 }

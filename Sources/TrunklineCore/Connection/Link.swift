@@ -314,9 +314,9 @@ extension ResponseMatching {
 
 extension Link {
     struct WriteResult {
-        /// Those whose callers wait until the kernel has accepted the last byte.
+        /// Requests and messages that the kernel has accepted whole, and whose callers wait for that.
         var wrote: [RequestID] = []
-        /// Those whose last byte was written, if that is observed.
+        /// Requests whose last byte was written, if an observer wants to know.
         var completed: [RequestID] = []
         var refused: [OutboundQueue.Refusal] = []
         var failure: TransportError?

@@ -1,4 +1,5 @@
 /// The callers of `close` that wait for the receivers of events, at most for a limited time.
+///
 /// Unchecked `Sendable`: `timer` is accessed only on the event loop.
 package final class HeldWaiters: TimerTarget, @unchecked Sendable {
     private struct State {

@@ -1,4 +1,5 @@
 /// Collects the events of one client, and delivers them at the end of each call of the client or its connection.
+///
 /// Unchecked `Sendable`: `events` is accessed only on the event loop of the client.
 final class Observation: @unchecked Sendable {
     private struct Audience {

@@ -1,4 +1,5 @@
 /// Lets one task at a time wait for an instant on an event loop, or until another thread rings.
+///
 /// Unchecked `Sendable`: `timer` is used only on the event loop, after the initializer.
 package final class Alarm: CancellationReceiver, TimerTarget, @unchecked Sendable {
     private struct State {

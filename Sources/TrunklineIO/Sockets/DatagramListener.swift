@@ -7,6 +7,7 @@
 #endif
 
 /// A UDP socket for test servers. Each address from which it receives is a transport of its own.
+///
 /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
 final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
     let id: UInt64

@@ -72,6 +72,7 @@ private func milliseconds(_ nanoseconds: Int64) -> Int32 {
 
 #if os(Linux)
     /// Uses `epoll(7)`, with an `eventfd(2)` for waking.
+    ///
     /// Safe: only `poll` uses the buffers. They have room for a batch, and live as long as the poller.
     @safe
     final class EpollPoller: Poller {

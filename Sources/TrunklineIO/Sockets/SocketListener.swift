@@ -7,6 +7,7 @@
 #endif
 
 /// The only owner of its descriptor.
+///
 /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
 final class SocketListener: Listener, WatchedSocket, TimerTarget, @unchecked Sendable {
     let id: UInt64

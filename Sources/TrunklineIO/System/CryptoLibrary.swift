@@ -1,6 +1,7 @@
 import CTrunkline
 
 /// The system's libcrypto (OpenSSL 1.1 or 3, or a library with the same functions), loaded on first use.
+///
 /// Safe to share between threads: it holds addresses of functions, which never change, and a table under a lock.
 @safe
 package final class CryptoLibrary: @unchecked Sendable {

@@ -8,6 +8,7 @@
 
 /// Never held while a continuation is created or resumed. A pthread mutex, not `Synchronization.Mutex`, of which the
 /// thread sanitizer does not see the slow path.
+///
 /// Safe to share between threads: `state` is accessed only between `lock` and `unlock`.
 @safe @usableFromInline
 package final class Lock<State: ~Copyable>: @unchecked Sendable {

@@ -9,6 +9,7 @@ import Synchronization
 #endif
 
 /// Loaded at run time, so that a program can run without it, and never unloaded.
+///
 /// Safe to share between threads: the handle never changes, and dlsym(3) is thread-safe.
 @safe
 struct SharedLibrary: @unchecked Sendable {

@@ -9,6 +9,7 @@ import CTrunkline
 #endif
 
 /// The system's OpenSSL (1.1.1 or 3), loaded on the first use of TLS and never unloaded.
+///
 /// Safe to share between threads: it holds addresses of functions and of one method table, which never change.
 @safe
 final class OpenSSL: @unchecked Sendable {

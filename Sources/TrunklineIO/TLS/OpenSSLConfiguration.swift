@@ -1,6 +1,7 @@
 import CTrunkline
 
 /// An OpenSSL `SSL_CTX`, shared by any number of connections.
+///
 /// Safe to share between threads: OpenSSL allows concurrent use of `pointer`, and nothing changes once it is set up.
 @safe
 final class OpenSSLConfiguration: @unchecked Sendable {

@@ -1,4 +1,5 @@
 /// Adds TLS between its owner and the socket. Connected once the TLS handshake is done.
+///
 /// Safe to share between threads: it is used on one loop only, like the socket.
 package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendable {
     enum Phase {

@@ -12,6 +12,7 @@
     ///
     /// To park, a task calls an actor whose executor only keeps the job (`ParkingLot`). The job then runs on the
     /// executor that the task came from, so the return from that call switches no executor.
+    ///
     /// Unchecked `Sendable`: the memory belongs to the task, which frees it when it runs again. The code that resumes
     /// it touches the memory for the last time when it changes the state of a running task, or when it hands over the
     /// job of a parked one; before that, the task cannot go on.

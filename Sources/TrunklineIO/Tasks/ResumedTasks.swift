@@ -7,6 +7,7 @@
     /// A task may take long, or block its thread. So there is another runner, up to one for each processor, if the
     /// tasks took long (`Pace`), if none was begun for a millisecond, or if the loop resumes tasks faster than the
     /// runners run them and there are more than two processors.
+    ///
     /// Unchecked `Sendable`: only the thread of the loop uses it, except for `queue`, which is locked, and constants.
     final class ResumedTasks: @unchecked Sendable {
         /// Exclusive without a check: each method changes it and calls nothing that could resume a task. The check

@@ -6,6 +6,7 @@
     #endif
 
     /// Observers query the kernel again after a change, so it does not matter that the kernel may drop notifications.
+    ///
     /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class NetlinkWatch: WatchedSocket, TimerTarget, @unchecked Sendable {
         /// Interfaces (1), addresses and routes of IPv4 (5, 7) and IPv6 (9, 11), rules of both (8, 19), next hops (32).

@@ -7,6 +7,7 @@
     import CTrunkline
 
     /// Detects that the machine woke up: the clock jumps. Monotonic clocks tell that from a clock that was set.
+    ///
     /// Safe to share between threads: apart from `deinit`, it is used only on its loop.
     final class WakeWatch: WatchedSocket, @unchecked Sendable {
         private let loop: SocketEventLoop
