@@ -22,34 +22,3 @@ package struct Broadcast<Element: Sendable> {
         streams = [:]
     }
 }
-
-extension Connection {
-    nonisolated func stream<Element: Sendable>(
-        startingWith first: @escaping @Sendable (isolated Connection) -> Element,
-        _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
-    ) -> AsyncStream<Element> {
-        let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
-        loop.schedule(
-            LoopClosure { [weak self] in
-                guard let self else { return continuation.finish() }
-                self.onLoop { $0.add(continuation, startingWith: first($0), access) }
-            }
-        )
-        return stream
-    }
-
-    private func add<Element: Sendable>(
-        _ stream: AsyncStream<Element>.Continuation,
-        startingWith first: Element,
-        _ access: @escaping @Sendable (isolated Connection, (inout Broadcast<Element>) -> Void) -> Void
-    ) {
-        // The reader may have ended already; then no termination handler would run.
-        if case .terminated = stream.yield(first) { return }
-        guard lifecycle < .closed else { return stream.finish() }
-        let id = memory.nextNumber()
-        access(self) { $0.add(stream, id: id) }
-        stream.onTermination = { [weak self] _ in
-            self?.schedule { connection in access(connection) { $0.remove(id) } }
-        }
-    }
-}

@@ -58,13 +58,7 @@ extension Client {
             throw .clientIsClosed.with(endpoint)
         }
         var refusal: ClientError?
-        command { connection in
-            do throws(ClientError) {
-                try connection.switchEndpoint(to: endpoint)
-            } catch {
-                refusal = error
-            }
-        }
+        command { refusal = $0.switchEndpoint(to: endpoint) }
         if let refusal { throw refusal }
     }
 
@@ -101,7 +95,7 @@ extension Client {
     }
 
     /// The endpoints in order of preference: those of the client, then those that a handshake added.
-    public var endpoints: [Endpoint] { connection.inCallOfOwner { $0.endpoints } }
+    public var endpoints: [Endpoint] { driver.machine.endpoints }
 
     /// Returns the value that the handshake of the latest ready link stored with `Handshaker.setServerInfo(_:)`.
     ///
@@ -109,7 +103,7 @@ extension Client {
     /// - Returns: The value, or `nil` if the handshake stored no value, if the value has another type, or if no link
     ///   has been ready yet.
     public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? {
-        connection.inCallOfOwner { $0.serverInfo(as: type) }
+        driver.memory.serverInfo as? Info
     }
 
     /// Returns the value that the handshake of the link of `session` stored with `Handshaker.setServerInfo(_:)`, for a
@@ -122,7 +116,7 @@ extension Client {
     /// - Returns: The value; `nil` if the handshake stored no value, if the value has another type, or if the link is
     ///   not ready yet or has ended. A link that drains has its value.
     public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
-        connection.inCallOfOwner { $0.serverInfo(as: type, of: session) }
+        driver.links[session]?.serverInfo as? Info
     }
 
     /// Returns the session that the links of this client share, as the latest handshake saved it
@@ -131,18 +125,20 @@ extension Client {
     /// - Parameter type: The type of the value.
     /// - Returns: The value, or `nil` if none is saved, or if the value has another type.
     public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? {
-        connection.inCallOfOwner { $0.savedSession(as: type) }
+        driver.memory.savedSession as? Session
     }
 
     /// Saves a session for the handshakes of later links: what the server has sent after the handshake, such as the
     /// number of the latest message of the session. The codec of the present link does not receive it.
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
-    public func saveSession(_ session: (any Sendable)?) { connection.inCallOfOwner { $0.saveSession(session) } }
+    public func saveSession(_ session: (any Sendable)?) { driver.memory.savedSession = session }
 
     /// Performs a command as part of a batch, because it may end the link.
-    private func command(_ body: (isolated Connection) -> Void) {
-        connection.inCallOfOwner(body)
-        end(dispatcher.finish(for: self))
+    private func command(_ body: (ConnectionDriver) -> Void) {
+        batch {
+            body(driver)
+            return $0.finish(for: self)
+        }
     }
 }

@@ -54,7 +54,7 @@ extension Client {
         _ timeout: Timeout,
         expectsResponse: Bool
     ) async throws(ClientError) -> Subscription {
-        let first = await connection.firstLinkToBeTold
+        let first = await connection.entered { $0.firstLinkToBeTold }
         let resolved = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
         switch passInterceptors(.subscribe, request.frame, resolved) {
         case .ended(let outcome):
@@ -66,13 +66,14 @@ extension Client {
             do throws(ClientError) {
                 response = try (completion?(outcome) ?? outcome).get()
             } catch {
-                if let registered { await connection.forget(registered) }
+                if let registered { await connection.entered { $0.forget(registered) } }
                 throw error
             }
             var number = registered
             if number == nil {  // an interceptor has replaced the error
-                number = await connection.remember(Request(frame), toldSince: first, expectsResponse, isLast: true)
-                    .number
+                number = await connection.entered {
+                    $0.remember(Request(frame), toldSince: first, expectsResponse, isLast: true).number
+                }
             }
             return Subscription(expectsResponse ? response : nil, number, of: self)
         }
@@ -87,7 +88,9 @@ extension Client {
     ) async -> (outcome: Outcome, number: UInt64?) {
         let (outcome, expectsResponse) = (await plainOutcome(of: request.frame, options), options.expectsResponse)
         guard case .success = outcome else { return (outcome, nil) }
-        let (number, untold) = await connection.remember(request, toldSince: first, expectsResponse, isLast: false)
+        let (number, untold) = await connection.entered {
+            $0.remember(request, toldSince: first, expectsResponse, isLast: false)
+        }
         guard let untold else { return (outcome, number) }
         var again = options
         // On this link or not at all: the next one restores the subscription.
@@ -95,21 +98,23 @@ extension Client {
         if case .failure(let error) = await plainOutcome(of: request.frame, again) {
             // If the link has ended, for whatever reason, the next one restores the subscription.
             let isVerdict = [.cancelled, .timedOut, .closed, .rejected, .invalidRequest].contains(error.code)
-            let isReady = await connection.isReady(untold.session)
+            let isReady = await connection.entered { $0.isReady(untold.session) }
             guard error.code == .connectionLost || !isVerdict && !isReady else {
                 return (.failure(error.after(.answered)), nil)
             }
         }
         return (
             outcome,
-            await connection.remember(request, toldSince: untold.number, expectsResponse, isLast: true).number
+            await connection.entered {
+                $0.remember(request, toldSince: untold.number, expectsResponse, isLast: true).number
+            }
         )
     }
 }
 
 extension Client: SubscriptionOwner {
     package nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client]) {
-        if let subscription { await connection.forget(subscription) }
+        if let subscription { await connection.entered { $0.forget(subscription) } }
         return ([self], [])
     }
 }
@@ -118,16 +123,16 @@ extension Client: SubscriptionOwner {
 extension Client {
     /// Does nothing while a link is ready, which does not know the request.
     package nonisolated func rememberIfNotReady(_ request: Request, expectsResponse: Bool) async -> UInt64? {
-        await connection.rememberIfNotReady(request, expectsResponse)
+        await connection.entered { $0.rememberIfNotReady(request, expectsResponse) }
     }
 
     /// Does nothing while a link is ready, which knows the subscription.
     package nonisolated func endIfNotReady(_ subscription: UInt64) async -> Bool {
-        await connection.forgetIfNotReady(subscription)
+        await connection.entered { $0.forgetIfNotReady(subscription) }
     }
 }
 
-extension Connection {
+extension ConnectionDriver {
     fileprivate func rememberIfNotReady(_ request: Request, _ expectsResponse: Bool) -> UInt64? {
         guard ready == nil else { return nil }
         let number = memory.nextNumber()
@@ -156,9 +161,9 @@ extension Connection {
         // Without a link, nothing else may need the next one.
         guard lifecycle < .closing else { return (number, nil) }
         if untold != nil {
-            entered { $0.perform($0.machine.oweRenewal(at: $0.loop.now)) }
+            perform(machine.oweRenewal(at: loop.now))
         } else if ready == nil {
-            entered { $0.connectIfNeeded() }
+            connectIfNeeded()
         }
         return (number, nil)
     }

@@ -26,7 +26,9 @@ public actor Client {
     nonisolated let requestIDs = Atomic<UInt64>(0)
     nonisolated let messageRoom: MessageRoom
     package nonisolated let connection: Connection
-    nonisolated var options: ClientOptions { connection.options }
+    /// That of `connection`, which this actor calls on the loop they share.
+    nonisolated let driver: ConnectionDriver
+    nonisolated var options: ClientOptions { driver.options }
 
     var dispatcher: Dispatcher
     let clock: ClientClock
@@ -72,11 +74,12 @@ public actor Client {
         messageRoom = MessageRoom(options)
         isIntercepted = !options.interceptors.isEmpty
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
+        driver = connection.driver
         clock = ClientClock(on: loop)
-        dispatcher = Dispatcher(connection, codec, messageRoom, on: loop)
+        dispatcher = Dispatcher(driver, codec, messageRoom, on: loop)
         unsafe commandQueue.client = self
-        connection.observation?.log?.client = self
-        connection.recorder?.client = self
+        driver.observation?.log?.client = self
+        driver.recorder?.client = self
     }
 
     /// Creates a client of a service that is available at one endpoint.
@@ -100,8 +103,8 @@ public actor Client {
     deinit {
         // A caller of `send` keeps the client alive, so only handles, streams and accepted messages are left.
         for channel in dispatcher.streams.channels.all { channel.clientEnded() }
-        let (ended, parts, connection) = (dispatcher.requests.forgetAll(), dispatcher.parts.removeAll(), connection)
-        let end: @Sendable (isolated Connection) -> Void = { connection in
+        let (ended, parts, driver) = (dispatcher.requests.forgetAll(), dispatcher.parts.removeAll(), driver)
+        let end: @Sendable (ConnectionDriver) -> Void = { driver in
             let error = ClientError.clientWasDeallocated(.notSent)
             var waitingCount = 0
             for (id, place, waiter) in ended {
@@ -111,16 +114,16 @@ public actor Client {
                     continue
                 }
                 // Also true if its link has ended, or an event that says how it ended is not delivered any more.
-                let hasStarted = connection.hasStarted(id, session, linkPlace)
+                let hasStarted = driver.hasStarted(id, session, linkPlace)
                 waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
             }
             for part in parts.held { part.fail(error, isSent: false) }
-            for part in parts.queued { part.fail(error, isSent: !connection.remove(part)) }
-            if connection.lifecycle == .closed { return }
-            connection.finishClosing()
-            connection.observation?.add(.links, .clientDeallocated(pending: waitingCount))
+            for part in parts.queued { part.fail(error, isSent: !driver.remove(part)) }
+            if driver.lifecycle == .closed { return }
+            driver.finishClosing()
+            driver.observation?.add(.links, .clientDeallocated(pending: waitingCount))
         }
-        loop.schedule(LoopClosure { connection.onLoop(end) })
+        loop.schedule(LoopClosure { driver.entered(end) })
     }
 
     // MARK: State
@@ -140,43 +143,51 @@ public actor Client {
 /// The ways into a client on its event loop.
 extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
     nonisolated func take(_ commands: inout [Command]) {
-        onItsLoop(&commands) { client, commands in client.end(client.dispatcher.perform(&commands, for: client)) }
+        onItsLoop(&commands) { client, commands in
+            client.batch { $0.perform(&commands, for: client) }
+        }
     }
 
-    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
-        onItsLoop(&events) { client, events in client.end(client.dispatcher.take(&events, for: client)) }
+    nonisolated func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
+        onItsLoop(&events) { client, events in
+            client.end(client.dispatcher.take(&events, for: client))
+        }
     }
-
-    nonisolated var waitingCount: Int { onItsLoop { $0.dispatcher.waitingCount } }
 
     package nonisolated func timerFired() {
         onItsLoop { client in
             client.clock.fired()
-            client.end(client.dispatcher.takeTime(for: client))
+            client.batch { $0.takeTime(for: client) }
         }
     }
 
     nonisolated func countUndecodable(_ error: ClientError) {
         onItsLoop { client in
             client.dispatcher.noteUndecodable(error)
-            client.connection.observation?.deliver()
+            client.driver.observation?.deliver()
         }
     }
 
+    /// What the driver does meanwhile has its events taken by the dispatcher: none may come in the middle.
+    func batch(_ body: (inout Dispatcher) -> Dispatcher.BatchEnd) {
+        _ = driver.port.begin()
+        let batchEnd = body(&dispatcher)
+        driver.port.end()
+        end(batchEnd)
+    }
+
     /// Not part of the dispatcher, because an observer may read the metrics.
-    func end(_ batch: consuming Dispatcher.BatchEnd) {
+    private func end(_ batch: consuming Dispatcher.BatchEnd) {
         clock.arm(at: batch.nextTime, for: self)
-        connection.observation?.deliver()
+        driver.observation?.deliver()
         if batch.closeWaiters.isEmpty { return }
         resume(batch.closeWaiters)
     }
 
     /// Resumes the callers of `close` when the child processes of links have ended and the events are delivered.
     private func resume(_ waiters: [Continuation<Void>]) {
-        let (queues, loop) = (connection.observation?.queues ?? [], loop)
-        connection.inCallOfOwner {
-            $0.whenProcessesHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
-        }
+        let (queues, loop) = (driver.observation?.queues ?? [], loop)
+        driver.whenProcessesHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
     }
 
     func slowest() -> [Timeline] { dispatcher.ledger.slowestRequests() }

@@ -50,7 +50,7 @@ extension Dispatcher {
             return true
         }
         // A link of another kind loses nothing.
-        guard let isWritten = connection.inCallOfOwner({ $0.maySendAgain(id, session, number) }) else { return true }
+        guard let isWritten = driver.maySendAgain(id, session, number) else { return true }
         guard isWritten else {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true
@@ -60,7 +60,7 @@ extension Dispatcher {
             look(at: id, extras, after: repetition.wait, wait: repetition.wait, sentAt: sentAt)
             return true
         }
-        connection.inCallOfOwner { $0.sendAgain(call.frame, id, session, number, sentAt: sentAt) }
+        driver.sendAgain(call.frame, id, session, number, sentAt: sentAt)
         ledger.repeats(id)
         let wait = min(repetition.wait * 2, max(Self.longestWait, firstWait))
         look(at: id, extras, after: wait, wait: wait, sentAt: now)

@@ -154,7 +154,7 @@ extension Dispatcher {
 
     private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
         guard case .onLink(let session, _) = request.place else { return nil }
-        return connection.inCallOfOwner { $0.tryOnLink(session, at: position, now: now) }
+        return driver.tryOnLink(session, at: position, now: now)
     }
 
     @inline(never)
@@ -208,7 +208,7 @@ extension Dispatcher {
         // In order, a server that answers before the first piece of data expects none.
         if codec.matching.isInOrder, !target.hasWrittenPart { return }
         let number = codec.matching.isInOrder ? 0 : serial
-        connection.inCallOfOwner { _ = $0.sendCancelFrame(for: number, type: target.type, on: session) }
+        _ = driver.sendCancelFrame(for: number, type: target.type, on: session)
         endLinkOfUpload(session)
     }
 
@@ -223,7 +223,7 @@ extension Dispatcher {
         guard var waiter = requests.waiter(of: id) else { return nil }  // cancelled because of an earlier part
         ledger.part(of: id, isFirst: waiter.firstPart == nil)
         let hadExtras = waiter.extras != nil
-        let reception = waiter.take(part, at: now, in: connection.rules.reassemblyBudget)
+        let reception = waiter.take(part, at: now, in: driver.rules.reassemblyBudget)
         if !hadExtras, waiter.extras != nil { requests.setWaiter(waiter, of: id) }
         switch reception {
         case .taken: break
@@ -364,7 +364,7 @@ extension Dispatcher {
 
     mutating func updateReading() {
         let isPaused = streams.suspendReading()
-        connection.inCallOfOwner { $0.setPaused(isPaused) }
+        driver.setPaused(isPaused)
     }
 }
 

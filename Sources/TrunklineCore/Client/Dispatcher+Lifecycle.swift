@@ -6,7 +6,7 @@ extension Dispatcher {
         }
         guard !isReady else { return continuation.resume(returning: nil) }
         connectWaiters[id] = continuation
-        connection.inCallOfOwner { $0.connectIfNeeded() }
+        driver.connectIfNeeded()
     }
 
     mutating func beginDraining() {
@@ -20,14 +20,14 @@ extension Dispatcher {
     /// Every request has ended. The connection may still have bytes to write, until `drainDeadline`.
     mutating func endDraining() {
         self.lifecycle = .closing
-        connection.inCallOfOwner { $0.beginClosing() }
+        driver.beginClosing()
     }
 
     mutating func closeAtOnce() {
         guard lifecycle < .closed else { return }
         refuseRequests(.closing)
         drainDeadline = nil
-        connection.inCallOfOwner { $0.finishClosing() }
+        driver.finishClosing()
     }
 
     mutating func closed() {

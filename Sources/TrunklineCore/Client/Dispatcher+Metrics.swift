@@ -12,8 +12,8 @@ extension Dispatcher {
             counters.unknownResponses, counters.undecodableResponses
         )
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
-        metrics.connection = connection.inCallOfOwner { $0.metrics }
-        (metrics.abandoned, metrics.heldSerials, metrics.limits.serials) = connection.inCallOfOwner { $0.held }
+        metrics.connection = driver.metrics
+        (metrics.abandoned, metrics.heldSerials, metrics.limits.serials) = driver.held
         metrics.limits.inFlight = max(1, options.requests.maximumInFlight)
         metrics.limits.waiting = max(0, options.requests.maximumWaiting)
         metrics.limits.waitingBytes = max(0, options.requests.maximumWaitingBytes)
@@ -44,7 +44,7 @@ extension Dispatcher {
 
     func audit() -> [String] {
         let metrics = metrics
-        let onLinks = connection.inCallOfOwner { $0.requestCount }
+        let onLinks = driver.requestCount
         let ended = metrics.responses + metrics.written + metrics.failed
         let answered = metrics.failures.filter { $0.key.fate == .answered }.values.reduce(0, +)
         let unanswered = metrics.failures.values.reduce(0, +) - answered
@@ -76,6 +76,6 @@ extension Dispatcher {
         if answered > metrics.responses {
             contradictions.append("\(answered) failures were answered, but there are \(metrics.responses) responses")
         }
-        return contradictions + connection.inCallOfOwner { $0.audit() }
+        return contradictions + driver.audit()
     }
 }

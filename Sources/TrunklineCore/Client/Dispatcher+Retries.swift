@@ -47,7 +47,7 @@ extension Dispatcher {
                 ledger.waits(id, for: isReady ? .turn : .link)
             } else {
                 cancel(id, .unavailable, ClientError.mayNotWaitMessage)
-                connection.inCallOfOwner { $0.connectIfNeeded() }
+                driver.connectIfNeeded()
             }
         }
     }

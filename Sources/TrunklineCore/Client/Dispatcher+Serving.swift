@@ -33,7 +33,7 @@ extension Dispatcher {
         }
         serving.port = port
         serving.calls.begin(limits)
-        connection.inCallOfOwner { $0.connectIfNeeded() }
+        driver.connectIfNeeded()
     }
 
     mutating func stopServing(_ port: ServingPort) {
@@ -111,7 +111,7 @@ extension Dispatcher {
             case .answer, .failed: refuse(request, .failed)
             case .nothing:
                 serving.calls.endWithoutAnswer()
-                connection.inCallOfOwner { $0.noteUnanswered(request) }
+                driver.noteUnanswered(request)
             case .stopped: refuse(request, .notServed)
             }
         }
@@ -141,31 +141,31 @@ extension Dispatcher {
 
     private mutating func refuse(_ request: Frame, _ reason: ServingRefusal) {
         guard serving.calls.mayRefuse, lifecycle < .closing, let session = request.session,
-            var frame = connection.inCallOfOwner({ $0.refusal(of: request, on: session, because: reason) })
+            var frame = driver.refusal(of: request, on: session, because: reason)
         else { return drop(request, unless: reason) }
         frame.kind = .response
         if !send(frame, for: request, reason) { drop(request, unless: reason) }
     }
 
     private mutating func drop(_ request: Frame, unless reason: ServingRefusal? = nil) {
-        connection.inCallOfOwner { $0.noteUnanswered(request) }
+        driver.noteUnanswered(request)
         if reason == .cancelled { return }  // counted when it was cancelled
         serving.calls.drop()
         serving.noteDropped()
     }
 
     private mutating func send(_ frame: Frame, for request: Frame, _ reason: ServingRefusal?) -> Bool {
-        guard let session = request.session, connection.inCallOfOwner({ $0.mayAnswer(on: session) }) else {
+        guard let session = request.session, driver.mayAnswer(on: session) else {
             return false
         }
         let id = serving.calls.queue(reason, for: request, on: session)
-        connection.inCallOfOwner { $0.answer(frame, id, to: request.serial, on: session) }
+        driver.answer(frame, id, to: request.serial, on: session)
         return true
     }
 
     private func noteCall(_ change: Int, _ request: Frame) {
         guard let session = request.session else { return }
-        connection.inCallOfOwner { $0.noteCall(change, on: session) }
+        driver.noteCall(change, on: session)
     }
 
     mutating func tellUnserved() {

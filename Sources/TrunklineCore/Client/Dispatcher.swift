@@ -11,9 +11,9 @@
 struct Dispatcher {
     let loop: any EventLoop
     let codec: ProtocolCodec
-    let connection: Connection
+    let driver: ConnectionDriver
     let messageRoom: MessageRoom
-    var options: ClientOptions { connection.options }
+    var options: ClientOptions { driver.options }
 
     /// Holds the frames of requests on no link, and knows the link of the others.
     var requests: RequestTable<Waiter>
@@ -51,18 +51,18 @@ struct Dispatcher {
     }
 
     init(
-        _ connection: Connection,
+        _ driver: ConnectionDriver,
         _ codec: ProtocolCodec,
         _ messageRoom: MessageRoom,
         on loop: any EventLoop
     ) {
-        (self.connection, self.codec, self.messageRoom, self.loop) = (connection, codec, messageRoom, loop)
-        isMember = connection.options.membership != nil
-        let options = connection.options.requests
+        (self.driver, self.codec, self.messageRoom, self.loop) = (driver, codec, messageRoom, loop)
+        isMember = driver.options.membership != nil
+        let options = driver.options.requests
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
         ledger = RequestLedger(
-            connection.observation,
-            connection.recorder,
+            driver.observation,
+            driver.recorder,
             codec,
             measuresByName: options.measuresByName,
             on: loop
@@ -75,7 +75,7 @@ struct Dispatcher {
 extension Dispatcher {
     mutating func perform(_ commands: inout [Command], for owner: any ConnectionOwner) -> BatchEnd {
         ledger.beginBatch()
-        directRoom = isReady ? connection.roomNow : 0
+        directRoom = isReady ? driver.room : 0
         perform(&commands)
         directRoom = 0
         ledger.tellCollected()
@@ -92,9 +92,7 @@ extension Dispatcher {
             }
             let begin = index
             if mayGoDirectly {
-                connection.withReadyLink(&self, &commands, &index) {
-                    $0.sendDirectly(&$1, &$2, on: &$3, by: $4, into: &$5)
-                }
+                sendDirectly(&commands, &index)
             }
             if index > begin { continue }
             // The usual command is taken apart alone and without a variable. Otherwise its frame would be copied, which
@@ -111,7 +109,7 @@ extension Dispatcher {
     mutating func finish(for owner: any ConnectionOwner) -> BatchEnd {
         while true {
             placeParts()
-            var (events, look) = connection.work(
+            var (events, look) = driver.work(
                 on: &requests.queue,
                 &parts,
                 demand: demand,
@@ -133,7 +131,7 @@ extension Dispatcher {
         }
         requests.giveBackMemory()
         if !isWithoutServing, serving.hasUntold { tellUnserved() }
-        if lifecycle == .draining { connection.inCallOfOwner { $0.ownerDrains() } }
+        if lifecycle == .draining { driver.ownerDrains() }
         if ledger.observation != nil { noteLimit() }
         return BatchEnd(nextTime: nextTime, closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
     }
@@ -168,7 +166,7 @@ extension Dispatcher {
         case .listen(let channel):
             guard lifecycle < .closing else { return channel.clientEnded() }
             streams.channels.insert(channel)
-            if lifecycle == .open { connection.inCallOfOwner { $0.connectIfNeeded() } }
+            if lifecycle == .open { driver.connectIfNeeded() }
         case .stopListening(let channel):
             streams.channels.remove(channel)
             updateReading()
@@ -181,7 +179,7 @@ extension Dispatcher {
             connectWaiters.removeValue(forKey: id)?.resume(
                 returning: unsentError(.cancelled, "cancelled while connecting")
             )
-        case .needLink: if lifecycle == .open, !isReady { connection.inCallOfOwner { $0.connectIfNeeded() } }
+        case .needLink: if lifecycle == .open, !isReady { driver.connectIfNeeded() }
         case .close: beginDraining()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation): closeWaiters.append(continuation)
@@ -193,6 +191,15 @@ extension Dispatcher {
 
     private var mayGoDirectly: Bool {
         lifecycle == .open && directRoom > 0 && !requests.queue.hasWaiting && parts.heldCount == 0
+    }
+
+    /// There is room for `directRoom` requests.
+    private mutating func sendDirectly(_ commands: inout [Command], _ index: inout Int) {
+        guard let ready = driver.ready else { return }
+        var events = driver.port.takeEvents()
+        sendDirectly(&commands, &index, on: &ready.state, by: driver.rules, into: &events)
+        driver.port.giveBack(events)
+        driver.scheduleFlushUnlessFull(ready)
     }
 
     private mutating func sendDirectly(
@@ -343,7 +350,7 @@ extension Dispatcher {
 
     private mutating func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
         let options = batch.options
-        let admitted = connection.admitNow(
+        let admitted = driver.admitNow(
             batched,
             first: first,
             atMost: directRoom,
@@ -362,11 +369,11 @@ extension Dispatcher {
     private mutating func refusalAfterAdmission(_ cost: Int, isAnswer: Bool) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()
-        let mayAdmit = connection.admitEarly(from: &requests.queue, &parts)
+        let mayAdmit = driver.admitEarly(from: &requests.queue, &parts)
         requests.noteAdmissions(at: loop.now)
         let mayGo = mayAdmit && !requests.queue.hasWaiting
-        directRoom = connection.roomNow
-        if isAnswer, connection.inCallOfOwner({ $0.mayAdmitAnswer }) { return nil }
+        directRoom = driver.room
+        if isAnswer, driver.mayAdmitAnswer { return nil }
         return mayGo ? nil : requests.queue.refusal(for: cost)
     }
 
@@ -378,12 +385,12 @@ extension Dispatcher {
         guard !options.waitsForReady, !isReady else { return nil }
         ledger.tellCollected()
         // This call does not wait for the link, but later calls can use it.
-        connection.inCallOfOwner { $0.connectIfNeeded() }
+        driver.connectIfNeeded()
         return unsentError(.unavailable, ClientError.mayNotWaitMessage)
     }
 
     private mutating func failImpatient() -> Bool {
-        let shortage = connection.inCallOfOwner { $0.serialShortage }
+        let shortage = driver.serialShortage
         var isRefused = false
         for id in impatient {
             guard let shortage, requests.request(id)?.expectsResponse == true, requests.remove(id) != nil else {
@@ -393,7 +400,7 @@ extension Dispatcher {
             end(id, ClientError(.overloaded, .notSent, shortage))
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
-        if isRefused { connection.inCallOfOwner { $0.endpointJudge.replacement.hasRefused = true } }
+        if isRefused { driver.endpointJudge.replacement.hasRefused = true }
         return isRefused
     }
 
@@ -408,14 +415,14 @@ extension Dispatcher {
             guard requests.remove(id) != nil else { return }
             var message = message
             let isDelayed = requests.waiter(of: id)?.tracked?.delayedUntil != nil
-            if isTimeout, let what = connection.inCallOfOwner({ $0.timedOutWaiting(isDelayed: isDelayed) }) {
+            if isTimeout, let what = driver.timedOutWaiting(isDelayed: isDelayed) {
                 message += "; \(what)"
             }
             return end(id, unsentError(code, message))
         }
         let now = loop.now
-        let onLink = connection.inCallOfOwner { $0.tryOnLink(id, session, linkPlace, at: now) }
-        switch connection.inCallOfOwner({ $0.cancel(id, session, linkPlace, isTimeout: isTimeout) }) {
+        let onLink = driver.tryOnLink(id, session, linkPlace, at: now)
+        switch driver.cancel(id, session, linkPlace, isTimeout: isTimeout) {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.
             if let unfinished { parts.resume(id, unfinished) }
@@ -428,25 +435,24 @@ extension Dispatcher {
 
     func endLinkOfUpload(_ session: SessionID) {
         guard codec.abandoningEndsLink else { return }
-        connection.inCallOfOwner {
-            $0.lose(session, TransportError.closedByUs("a request was abandoned before its last piece was sent"))
-        }
+        driver.lose(
+            session,
+            TransportError.closedByUs("a request was abandoned before its last piece was sent")
+        )
     }
 
     /// Without a link, the message and the cause say why there is none.
     func unsentError(_ code: ClientError.Code, _ message: String) -> ClientError {
-        connection.inCallOfOwner { connection in
-            let obstacle = connection.linkObstacle
-            let error = ClientError(
-                code,
-                .notSent,
-                obstacle.map { "\(message); \($0.text)" } ?? message,
-                endpoint: connection.history.failures.last?.endpoint,
-                attempts: connection.history.failures,
-                cause: connection.history.lastCause
-            )
-            return obstacle == nil ? error : error.changed { $0.linkObstacle = obstacle }
-        }
+        let (obstacle, history) = (driver.linkObstacle, driver.history)
+        let error = ClientError(
+            code,
+            .notSent,
+            obstacle.map { "\(message); \($0.text)" } ?? message,
+            endpoint: history.failures.last?.endpoint,
+            attempts: history.failures,
+            cause: history.lastCause
+        )
+        return obstacle == nil ? error : error.changed { $0.linkObstacle = obstacle }
     }
 
     // MARK: Time
@@ -470,11 +476,11 @@ extension Dispatcher {
     }
 
     mutating func takeTime(for owner: any ConnectionOwner) -> BatchEnd {
-        if connection.inCallOfOwner({ $0.mustReadFirst() }) {
+        if driver.mustReadFirst() {
             return BatchEnd(nextTime: loop.nextTurn, closeWaiters: [])
         }
         let now = loop.turnTime
-        connection.inCallOfOwner { $0.endQuarantines() }
+        driver.endQuarantines()
         endExpired(at: now)
         endRests(at: now)
         if let deadline = drainDeadline, deadline <= now {

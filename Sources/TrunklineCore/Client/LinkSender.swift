@@ -137,8 +137,6 @@ extension Client {
 
     private var readyLink: (endpoint: Endpoint, session: SessionID)? {
         guard let session = dispatcher.session else { return nil }
-        return connection.inCallOfOwner { connection in
-            connection.links[session].map { (endpoint: $0.endpoint, session: session) }
-        }
+        return driver.links[session].map { (endpoint: $0.endpoint, session: session) }
     }
 }

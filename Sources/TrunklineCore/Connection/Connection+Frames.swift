@@ -37,7 +37,7 @@ extension Connection {
         let consumer = FrameConsumer()
         defer {
             consumer.end()
-            schedule { $0.frameUse?.callIsOver($0) }
+            driver.schedule { $0.frameUse?.callIsOver($0) }
             hasConsumer.store(false, ordering: .releasing)
         }
         return try await body(AsyncStream { await self.nextFrame(for: consumer) })
@@ -51,20 +51,20 @@ extension Connection {
     ///   `options.reconnecting`).
     /// - `invalidRequest`: two tasks iterated the stream at the same time.
     public var endReason: ClientError? {
-        lifecycle < .closing ? frameUse?.endReason : .connectionWasClosed(.notSent)
+        driver.lifecycle < .closing ? driver.frameUse?.endReason : .connectionWasClosed(.notSent)
     }
 
     private func nextFrame(for consumer: FrameConsumer) async -> Frame? {
-        let id = memory.nextNumber()
+        let id = driver.memory.nextNumber()
         return await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
-                let mayWait = lifecycle < .closing && !Task.isCancelled
+                let mayWait = driver.lifecycle < .closing && !Task.isCancelled
                 let reader = FrameUse.Reader(id: id, consumer: consumer, continuation: continuation)
-                entered { $0.frameUse?.read(reader, mayWait: mayWait, $0) }
+                driver.entered { $0.frameUse?.read(reader, mayWait: mayWait, $0) }
             }
         } onCancel: {
-            schedule { $0.frameUse?.stopReading(id, $0) }
+            driver.schedule { $0.frameUse?.stopReading(id, $0) }
         }
     }
 
@@ -90,18 +90,18 @@ extension Connection {
                 "the frame has \(mark) set, which is allowed only on received frames"
             )
         }
-        let id = memory.nextID()
+        let id = driver.memory.nextID()
         let outcome: Outcome = await withTaskCancellationHandler {
             await withContinuation { continuation in
                 // Checked here and not earlier: each `await` above may let the loop do other things first.
-                guard lifecycle < .closing else {
+                guard driver.lifecycle < .closing else {
                     return continuation.resume(returning: .failure(.connectionIsClosed))
                 }
                 guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
-                entered { $0.frameUse?.write(id, frame, continuation, $0) }
+                driver.entered { $0.frameUse?.write(id, frame, continuation, $0) }
             }
         } onCancel: {
-            schedule { $0.frameUse?.cancel(id, $0) }
+            driver.schedule { $0.frameUse?.cancel(id, $0) }
         }
         _ = try outcome.get()
     }

@@ -1,219 +1,31 @@
-/// The handshake: from an established link to a ready one.
+/// What the closures of a handshake ask of their link.
 extension Connection {
-    func makeHandshake() -> HandshakeUse {
-        let end = loop.now.advanced(by: options.handshake.timeout)
-        let deadline = min(attempt?.deadline ?? end, end)
-        return HandshakeUse(deadline: deadline, handshakeLimit(isAttempt: deadline < end))
-    }
-
-    /// Returns false if there is nothing to do: then the link is ready.
-    func beginHandshake(_ link: Link) -> Bool {
-        if let session = memory.savedSession { link.state.codec.setSession(session) }
-        guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
-        arm(at: link.handshake?.deadline)
-        updateReading()
-        publishState()
-        guard let perform = options.handshake.perform else { return restoreNewSubscriptions(link.session) }
-        run(link.session, perform)
-        return true
-    }
-
-    private func run(_ session: SessionID, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
-        guard let link = handshaking(session) else { return }
-        let handshaker = Handshaker(endpoint: link.endpoint, session: session, connection: self)
-        // Unstructured: it begins on the loop, which cannot await it. `endHandshake` cancels it when the link ends.
-        // What it reports after that has an old session number and is ignored.
-        link.handshake?.task = Task(executorPreference: loop.callbackExecutor) {
-            var failure: (any Error)?
-            do { try await closure(handshaker) } catch { failure = error }
-            await handshaker.connection.closureReturned(session, failure)
-        }
-    }
-
-    func handshaking(_ session: SessionID) -> Link? {
-        handshaking.flatMap { $0.session == session ? $0 : nil }
-    }
-
-    func keepSubscriptions(_ session: SessionID) {
-        if let link = handshaking(session) { link.handshake?.keepsSubscriptions = true }
-    }
-
-    /// Includes subscriptions made while others were being restored. Returns whether there were any.
-    private func restoreNewSubscriptions(_ session: SessionID) -> Bool {
-        guard let link = handshaking(session), let handshake = link.handshake,
-            !handshake.keepsSubscriptions
-        else { return false }
-        let unrestored = memory.subscriptions.filter { $0.key > handshake.restoredThrough }.sorted { $0.key < $1.key }
-        guard let last = unrestored.last else { return false }
-        link.handshake?.restoredThrough = last.key
-        link.handshake?.isOver = false
-        link.handshake?.restoring = HandshakeUse.Restoring(count: unrestored.count)
-        extendRestoring(link)
-        let posted = unrestored.map(\.value).filter { !$0.expectsResponse }.map(\.request)
-        let requests = unrestored.map(\.value).filter(\.expectsResponse).map(\.request)
-        run(session) { [options] handshaker in
-            try await handshaker.post(all: posted)
-            if !requests.isEmpty { try await options.handshake.restore(handshaker, requests) }
-        }
-        return true
-    }
-
-    /// The timer is not armed anew: it checks the deadline when it fires.
-    private func extendRestoring(_ link: Link) {
-        guard link.handshake?.restoring != nil else { return }
-        link.handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
-    }
-
-    func handshakeLimit(isAttempt: Bool) -> HandshakeUse.Limit {
-        isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
-    }
-
-    private func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
-        entered { $0.handshakeEnded(session, failure) }
-    }
-
-    func handshakeEnded(_ session: SessionID, _ failure: (any Error)?) {
-        guard let link = handshaking(session), let handshake = link.handshake else { return }
-        if let loss = handshake.loss ?? link.finalReads?.failure {
-            let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
-            return attemptFailed(session, isVerdict ? failure ?? loss : explained(loss, link))
-        }
-        if let failure { return attemptFailed(session, failure) }
-        // The server answers nothing more on this link. The attempt fails, so that the back-off applies.
-        guard !handshake.hasLastFrame else {
-            return attemptFailed(session, TransportError.endedByServer(link.farewell))
-        }
-        if restoreNewSubscriptions(session) { return }
-        // A response to a request in flight could come later and be matched with another request.
-        guard handshake.requests.count == 0, !handshake.hasDropped else {
-            return attemptFailed(
-                session,
-                HandshakeRefusal("handshake returned with a request still in flight", isPermanent: false)
-            )
-        }
-        // A frame that is half written must be completed before a request follows.
-        guard link.state.machine.outbound.isEmpty else {
-            link.handshake?.isOver = true
-            return scheduleFlush()
-        }
-        guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
-        adopt(handshake.learned, from: link)
-        var early = endHandshake(.handshakeIsOver)
-        counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
-        becomeReady(session, afterHandshake: handshake.hasHeard)
-        // These frames were received before everything that is read from now on.
-        if let ready, ready.session == session { deliver(&early, ready) }
-    }
-
-    /// A server that rejects a login often closes at once. Closures that have received a frame may still return or
-    /// throw, within their deadline: their error says more than the loss.
-    func handshakeLost(_ session: SessionID, _ cause: any Error) {
-        guard let link = handshaking(session), let handshake = link.handshake, handshake.loss == nil else {
-            return
-        }
-        let cause = explained(cause, link)
-        guard handshake.hasHeard, !handshake.isOver else { return attemptFailed(session, cause) }
-        link.handshake?.loss = cause
-        link.transport.close()
-        failWaiters(link) { .lostDuringHandshake(cause, $0) }
-    }
-
-    /// Returns the frames that were not requested. The link must then become ready, or be removed.
-    @discardableResult
-    func endHandshake(_ error: ClientError) -> [Frame] {
-        guard let link = handshaking else { return [] }
-        link.handshake?.task?.cancel()
-        failWaiters(link) { $0 == .unknown ? error.withFate(.unknown) : error }
-        return link.handshake?.takeAll() ?? []
-    }
-
-    private func failWaiters(_ link: Link, _ error: (ClientError.Fate) -> ClientError) {
-        guard let handshake = link.handshake else { return }
-        if link.state.machine.count > 0 {
-            let remains = link.state.machine.close()
-            for (id, _) in remains.lost { handshake.end(id, .failure(error(.unknown))) }
-            for request in remains.unsent { handshake.end(request.id, .failure(error(.notSent))) }
-        }
-        for request in handshake.requests.queue.removeAll() { handshake.end(request.id, .failure(error(.notSent))) }
-        handshake.failReaders(error(.notSent))
-    }
-
-    func handshakeTimedOut(_ session: SessionID) {
-        guard let link = handshaking(session), let handshake = link.handshake else { return }
-        var expired = false
-        while let id = handshake.requests.nextExpired(at: loop.turnTime) {
-            guard let fate = cancelInHandshake(id, link) else { continue }
-            expired = true
-            handshake.end(id, .failure(ClientError(.timedOut, fate, "deadline exceeded during the handshake")))
-        }
-        // In datagrams the request may be lost, and the closure may send it again.
-        if !expired || link.exchangesDatagrams && handshake.loss == nil, loop.turnTime < handshake.deadline {
-            return arm(at: handshake.nextDeadline)
-        }
-        let (isFull, unaskedCount) = (!handshake.mayRead, handshake.inbox.count)
-        // No progress was possible while the reader of a push stream kept reading suspended.
-        if !expired, handshake.restoring != nil, handshake.loss == nil, isFull {
-            spillInbox()
-            if port.isPaused || handshake.mayRead {
-                updateReading()
-                extendRestoring(link)
-                return arm(at: handshake.nextDeadline)
-            }
-        }
-        if let loss = handshake.loss { return attemptFailed(session, loss) }
-        var message =
-            expired
-            ? "deadline exceeded for a request of the handshake"
-            : handshake.timeoutMessage(options.handshake.timeout)
-        if isFull {
-            let frames = unaskedCount == 1 ? "1 frame arrived that was" : "\(unaskedCount) frames arrived that were"
-            message += "; before that, \(frames) not requested"
-        }
-        if let farewell = link.farewell { message += "; before that, the server said: \(farewell)" }
-        attemptFailed(session, TransportError(.timedOut, message))
-    }
-
-    /// `nil` if the request has left its link already.
-    private func cancelInHandshake(_ id: RequestID, _ link: Link) -> ClientError.Fate? {
-        guard case .onLink(_, let place)? = link.handshake?.requests[id]?.place else {
-            return link.handshake?.requests.remove(id) == nil ? nil : .notSent
-        }
-        return switch link.state.machine.cancel(id, at: place, isTimeout: true, now: loop.now) {
-        case .none: nil
-        case .notSent: .notSent
-        case .sent, .awaited: .unknown
-        }
-    }
-
-    func inHandshake(
+    /// Calls `body` unless the handshake is over. If the task is cancelled, the attempt ends.
+    private func inHandshake(
         _ session: SessionID,
-        _ body: (isolated Connection, Link, Continuation<Outcome>) -> Void
+        _ body: (ConnectionDriver, Link, Continuation<Outcome>) -> Void
     ) async -> Outcome {
         await withTaskCancellationHandler {
             await withContinuation { continuation in
-                guard let link = handshaking(session) else { return continuation.resume(returning: .handshakeIsOver) }
+                guard let link = driver.handshaking(session) else {
+                    return continuation.resume(returning: .handshakeIsOver)
+                }
                 guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
-                body(self, link, continuation)
-                entered { _ in }
+                driver.entered { body($0, link, continuation) }
             }
         } onCancel: {
-            giveUpHandshake(session)
+            driver.giveUpHandshake(session)
         }
     }
 
-    func sendInHandshake(_ frame: Frame, _ session: SessionID, timeout: Duration?, expectsResponse: Bool) async
-        -> Outcome
-    {
-        await inHandshake(session) { connection, link, continuation in
-            if let timeout, timeout <= .zero {
-                return continuation.resume(returning: .failure(.expiredUnsent(timeout)))
-            }
-            if let loss = link.handshake?.loss {
-                return continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
-            }
-            let deadline = timeout.map { connection.loop.now.advanced(by: $0) }
-            connection.add(frame, Waiter(.caller(continuation)), link, deadline, expectsResponse: expectsResponse)
-            connection.admitInHandshake(link)
+    func sendInHandshake(
+        _ frame: Frame,
+        _ session: SessionID,
+        timeout: Duration?,
+        expectsResponse: Bool
+    ) async -> Outcome {
+        await inHandshake(session) { driver, link, continuation in
+            driver.sendInHandshake(frame, link, timeout: timeout, expectsResponse: expectsResponse, continuation)
         }
     }
 
@@ -239,180 +51,57 @@ extension Connection {
                     for index in requests.indices { batch.complete(index, .failure(error)) }
                 }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                guard let link = handshaking(session) else { return fail(.handshakeIsOver) }
+                guard let link = driver.handshaking(session) else { return fail(.handshakeIsOver) }
                 if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                for (index, request) in requests.enumerated() {
-                    let waiter = Waiter(.batch(batch, index: index))
-                    add(request.frame, waiter, link, nil, expectsResponse: expectsResponse)
-                }
-                admitInHandshake(link)
-                entered { _ in }
+                driver.entered { $0.sendInHandshake(requests, link, expectsResponse: expectsResponse, batch) }
             }
         } onCancel: {
-            giveUpHandshake(session)
+            driver.giveUpHandshake(session)
         }
-    }
-
-    private func add(_ frame: Frame, _ waiter: Waiter, _ link: Link, _ deadline: Instant?, expectsResponse: Bool) {
-        let request = QueuedRequest(id: memory.nextID(), frame: frame, expectsResponse: expectsResponse)
-        link.handshake?.requests.append(request, waiter, deadline: deadline, accepted: loop.now)
-        if deadline != nil { arm(at: link.handshake?.nextDeadline) }
-    }
-
-    private func admitInHandshake(_ link: Link) {
-        guard let handshake = link.handshake, handshake.loss == nil else { return }
-        if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { scheduleFlush() }
     }
 
     func nextInHandshake(_ session: SessionID) async -> Outcome {
-        let id = memory.nextNumber()
-        return await inHandshake(session) { connection, link, continuation in
-            if let frame = link.handshake?.popFirst() {
-                continuation.resume(returning: .success(Response(frame)))
-                connection.updateReading()
-            } else if let loss = link.handshake?.loss {
-                continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
-            } else {
-                link.handshake?.readers[id] = continuation
+        await inHandshake(session) { $0.readInHandshake($1, $2) }
+    }
+
+    func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
+        let tls: LoadedTLS
+        switch driver.entered({ $0.prepare(prepared, session) }) {
+        case .success(let loaded): tls = loaded
+        case .failure(let error): return .failure(error)
+        }
+        return await inHandshake(session) { driver, _, continuation in
+            if let refusal = driver.beginUpgrade(session, tls, continuation) {
+                continuation.resume(returning: .failure(refusal))
             }
         }
     }
 
-    nonisolated func giveUpHandshake(_ session: SessionID) {
-        schedule {
-            if $0.handshaking(session) != nil {
-                $0.attemptFailed(session, ClientError(.cancelled, .unknown, "cancelled during the handshake"))
-            }
-        }
-    }
-
-    func takeInHandshake(_ frames: [Frame], _ link: Link) {
-        let session = link.session
-        link.handshake?.hasHeard = true
-        for frame in frames {
-            // A frame may have ended the attempt. The rest is discarded.
-            guard handshaking(session) != nil else { return }
-            if frame.linkEnding == .now, !link.exchangesDatagrams { link.handshake?.hasLastFrame = true }
-            if frame.isFarewell { noteFarewell(frame.reason, link) }
-            switch frame.kind {
-            case .response: takeReply(frame, link)
-            case .ping:
-                link.handshake?.hasStray = true
-                // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
-                if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { scheduleFlush() }
-            case .pong: link.handshake?.hasStray = true
-            case .ignored: break
-            case .part where link.state.isExpected(part: frame, rules, at: loop.now): takeReply(frame, link)
-            case .push, .part, .goAway, .request, .cancel:
-                if let id = link.handshake?.readers.keys.min(),
-                    let reader = link.handshake?.readers.removeValue(forKey: id)
-                {
-                    reader.resume(returning: .success(Response(frame)))
-                } else {
-                    link.handshake?.append(frame)
-                }
-            }
-        }
-        if let link = handshaking(session) { admitInHandshake(link) }
-        spillInbox()
-        updateReading()
-    }
-
-    /// Restoring may bring more pushes than are held before a link is ready. They go to their readers now, because
-    /// otherwise no response could be read. Not while a reader keeps reading suspended.
-    func spillInbox() {
-        guard let link = handshaking, let handshake = link.handshake, handshake.restoring != nil,
-            !handshake.mayRead, !port.isPaused
-        else { return }
-        var pushes = handshake.takePushes()
-        let session = link.session
-        port.append(.pushesBegin(session: session))
-        for place in pushes.indices { pushes[place].session = session }
-        port.append(.pushes(pushes))
-    }
-
-    private func takeReply(_ frame: Frame, _ link: Link) {
-        guard let handshake = link.handshake else { return }
-        var (taken, frames, events) = (Link.Taken(at: loop.now), [frame], [ConnectionEvent]())
-        let expected = link.state.expectedID(for: frame, rules, at: loop.now)
-        link.state.take(&frames, &taken, isDraining: false, by: rules, into: &events)
-        for event in events {
-            switch event {
-            case .answered(let id, let frame, _): takeReply(frame, to: id, link)
-            case .answeredAll(let requests, var frame):
-                for request in requests {
-                    frame.serial = request.serial
-                    takeReply(frame, to: request.id, link)
-                }
-            case .part(let id, let part): takePart(part, of: id, link)
-            case .sharedPart(let requests, var part):
-                for request in requests {
-                    part.serial = request.serial
-                    takePart(part, of: request.id, link)
-                }
-            case .failed(let id, let error, _): failReply(id, error, error.cause ?? error, link)
-            default: handshake.hasStray = true
-            }
-        }
-        if let dropped = taken.dropped { note(dropped, link) }
-        guard let violation = taken.violation else { return }
-        // Which requests it answers is not known.
-        guard let expected else { return attemptFailed(link.session, violation) }
-        let message =
-            violation.exceedsLimit ? "the response exceeds a limit" : "the response does not belong to the request"
-        failReply(expected, ClientError(.protocolViolation, .unknown, message, cause: violation), violation, link)
-    }
-
-    private func takeReply(_ frame: Frame, to id: RequestID, _ link: Link) {
-        link.handshake?.hasStray = false
-        link.handshake?.restoring?.answered += 1
-        extendRestoring(link)
-        link.handshake?.end(id, Outcome(of: frame))
-    }
-
-    private func takePart(_ part: Frame, of id: RequestID, _ link: Link) {
-        guard let handshake = link.handshake, var waiter = handshake.requests.waiter(of: id) else { return }
-        guard case .exceeds(let message) = waiter.take(part, at: loop.now, in: rules.reassemblyBudget) else {
-            return handshake.requests.setWaiter(waiter, of: id)
-        }
-        let error = ClientError(.overloaded, .unknown, message)
-        failReply(id, error, error, link)
-    }
-
-    /// The attempt fails with `cause`, the caller with `error`.
-    private func failReply(_ id: RequestID, _ error: ClientError, _ cause: any Error, _ link: Link) {
-        let waiter = link.handshake?.requests.forget(id)
-        attemptFailed(link.session, cause)
-        waiter?.resume(.failure(error))
-    }
-
-    func takeInHandshake(_ result: Link.WriteResult, _ link: Link) {
-        guard let handshake = link.handshake else { return }
-        for refusal in result.refused where link.state.machine.refused(refusal) {
-            if let id = refusal.item.id { handshake.end(id, .failure(.unencodable(refusal))) }
-        }
-        for id in result.wrote where link.state.machine.written(id) != nil { handshake.end(id, .success(.none)) }
-        admitInHandshake(link)
+    func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
+        driver.entered { $0.handshakeEnded(session, failure) }
     }
 }
 
-extension ClientOptions {
-    /// A limit that protects the server applies to handshakes, too.
-    fileprivate var handshakeWindow: Int {
-        let limit = requests.maximumInFlight
-        let window = limit < Connection.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
-        return max(1, window)
-    }
-}
+/// The values that handshakes have stored.
+extension Connection {
+    /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
+    /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
+    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { driver.memory.serverInfo as? Info }
 
-extension ClientError {
-    static func unencodable(_ refusal: OutboundQueue.Refusal) -> ClientError {
-        let (kind, type, serial) = (refusal.item.frame.kind, refusal.item.frame.type, refusal.item.frame.serial)
-        let name = "the \(kind) of type \(hexadecimal(type))" + (serial == 0 ? "" : " with serial \(serial)")
-        return ClientError(.invalidRequest, .notSent, "\(name) cannot be encoded", cause: refusal.error)
+    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or
+    /// `nil` if it stored no value, if the value has another type, or if that link is not ready yet or has ended. The
+    /// link may be draining.
+    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
+        driver.links[session]?.serverInfo as? Info
     }
-}
 
-extension Outcome {
-    static var handshakeIsOver: Outcome { .failure(.handshakeIsOver) }
+    /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the
+    /// value has another type.
+    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? { driver.memory.savedSession as? Session }
+
+    /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the
+    /// present link does not receive it.
+    ///
+    /// - Parameter session: The new value, or `nil` to forget the saved one.
+    public func saveSession(_ session: (any Sendable)?) { driver.memory.savedSession = session }
 }

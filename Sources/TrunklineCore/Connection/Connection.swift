@@ -17,54 +17,11 @@ import Synchronization
 /// A connection connects when it is first used. From then on it replaces lost links until it is closed. All of its work
 /// happens on its event loop.
 public actor Connection {
-    package nonisolated let loop: any EventLoop
-    package nonisolated let options: ClientOptions
-    nonisolated let rules: LinkRules
-    nonisolated let observation: Observation?
-    nonisolated let recorder: (any ClientRecorder)?
-
-    var machine: ReconnectMachine
-    var attempt: Attempt?
-    var pathView = PathView()
-    var history = AttemptHistory()
-
-    let links = Links()
-    var memory: LinkMemory
-    var endpointJudge: EndpointJudge
-    let turn = Turn()
-    let timers: ConnectionTimers
-
-    let port: OwnerPort
-    /// `nil` if the connection belongs to a client.
-    let frameUse: FrameUse?
-    var readers = ConnectionReaders()
-    var counts = Metrics()
-    var ending = Ending()
-    var cancellations: [CancellationRun] = []
-    /// Whether the first waiting request is exclusive, and waits for others on the link.
-    var awaitsAlone = false
+    nonisolated let driver: ConnectionDriver
     nonisolated let hasConsumer = Atomic<Bool>(false)
-    nonisolated let reportReaders = ReportReaders()
 
-    /// Its fields are only assigned as a whole: see `Link.state`.
-    final class Turn {
-        var isFlushing = false
-        var isReadScheduled = false
-        var deadlineWait: DeadlineWait?
-        /// Empty. Its memory is used for the next frames that are decoded.
-        private var memory: [Frame] = []
-
-        func takeMemory() -> [Frame] {
-            let memory = memory
-            self.memory = []
-            return memory
-        }
-
-        func giveBack(_ frames: inout [Frame]) {
-            frames.removeAll(keepingCapacity: true)
-            if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
-        }
-    }
+    nonisolated var loop: any EventLoop { driver.loop }
+    package nonisolated var options: ClientOptions { driver.options }
 
     /// The executor of this actor: its event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
@@ -109,129 +66,22 @@ public actor Connection {
         loop: any EventLoop,
         frameUse: FrameUse? = nil
     ) {
-        self.loop = loop
-        self.options = options
-        let quarantine = options.requests.quarantine
-        recorder = options.recorderSettings?
-            .makeRecorder(of: endpoints, quarantine: quarantine, codec: codec, on: loop)
-        observation = Observation(options, of: endpoints, recorder, on: loop)
-        rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
-        self.frameUse = frameUse
-        port = OwnerPort(of: frameUse)
-        timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
-        memory = LinkMemory(endpoints)
-        let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
-        machine = ReconnectMachine(
-            endpoints: endpoints,
-            policy: policy,
-            seed: loop.randomSeed(),
-            client: options.membership?.client ?? 0
-        )
-        let silence = EndpointSilence(
-            maximumTimeouts: options.liveness.maximumStalls,
-            patience: options.liveness.probeAfter ?? options.liveness.deadline
-        )
-        let errors = options.failover.errorRate.map {
-            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
-        }
-        let stableAfter = options.reconnecting.stableAfter
-        let replacement = LinkReplacement(stableAfter: stableAfter, seed: loop.randomSeed())
-        endpointJudge = EndpointJudge(errors, silence, replacement)
+        driver = ConnectionDriver(to: endpoints, speaking: codec, options: options, loop: loop, frameUse: frameUse)
+        driver.connection = self
     }
 
-    deinit {
-        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
-        // frame or a write keeps the actor alive.
-        readers.finish()
-        reportReaders.finish()
-        pathView.readers.finish()
-    }
-
-    nonisolated var codec: ProtocolCodec { rules.codec }
-
-    var dialMemory: DialMemory { memory.dialMemory }
-
-    var lifecycle: Lifecycle { ending.lifecycle }
+    /// For code on other executors.
+    @discardableResult
+    func entered<Result: Sendable>(_ body: @Sendable (ConnectionDriver) -> Result) -> Result { driver.entered(body) }
 
     /// The current state of the connection.
-    public var state: ConnectionState {
-        if lifecycle == .draining || lifecycle == .closing { return .draining }
-        switch machine.state {
-        case .idle: return .idle
-        case .connecting(let attempt):
-            if handshaking != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
-            return switch self.attempt?.progress.phase {
-            case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
-            case .securing: .securing(attempt.endpoint, attempt: attempt.number)
-            default: .connecting(attempt.endpoint, attempt: attempt.number)
-            }
-        case .ready(let session):
-            guard let link = links[session] else { return .idle }
-            return .ready(link.endpoint, session: session)
-        case .waiting(let until, let attempt, let cause):
-            return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
-        case .noNetwork(let cause): return .noNetwork(cause: cause)
-        case .suspended: return .suspended
-        case .closed: return .closed
-        }
-    }
+    public var state: ConnectionState { driver.state }
 
     /// The current state of the connection and every following state, until the connection is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 states behind misses the oldest ones.
     public nonisolated var states: AsyncStream<ConnectionState> {
-        stream(startingWith: { $0.state }, { $1(&$0.readers.states) })
-    }
-
-    func publishState() {
-        publishPath()
-        let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
-        let state = state
-        guard readers.update(to: state, waitEnd: end) else { return }
-        if let end, let endpoint = machine.ring.upcoming(at: end) {
-            observation?.add(.links, .attemptPlanned(endpoint))
-        }
-        observation?.add(.links, .stateChanged(state))
-        readers.states.yield(state)
-        guard state == .closed else { return }
-        if let reports = readers.probe?.stop() { publish(reports) }
-        readers.finish()
-        reportReaders.finish()
-        pathView.readers.finish()
-    }
-
-    var handshaking: Link? { links.handshaking }
-
-    var ready: Link? { links.ready }
-
-    func arm(at deadline: Instant?) { timers.arm(.main, at: deadline, for: self) }
-
-    func timerFired(_ name: ConnectionTimers.Name) {
-        recorder?.timerFired(label(of: name))
-        switch name {
-        case .main: mainTimerFired()
-        case .liveness: livenessTimerFired()
-        case .draining: drainingTimedOut()
-        case .files: lookAtFiles()
-        case .path: take(.paths)
-        }
-    }
-
-    private func mainTimerFired() {
-        if lifecycle == .closing { return closingTimerFired() }
-        guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
-        if mustReadFirst() { return arm(at: loop.nextTurn) }
-        handshakeTimedOut(attempt.id)
-    }
-
-    private func label(of name: ConnectionTimers.Name) -> String {
-        switch name {
-        case .main: lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt"
-        case .liveness: "liveness"
-        case .draining: "draining"
-        case .files: "rotation"
-        case .path: "path"
-        }
+        driver.stream(startingWith: { $0.state }, { $1(&$0.readers.states) })
     }
 }
 

@@ -17,14 +17,14 @@ final class ConnectionTimers {
 
     init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
 
-    func arm(_ name: Name, at deadline: Instant?, for connection: Connection) {
+    func arm(_ name: Name, at deadline: Instant?, for driver: ConnectionDriver) {
         if timers.isEmpty {
             guard deadline != nil else { return }
             timers = Array(repeating: nil, count: Name.allCases.count)
         }
         if let timer = timers[name.rawValue] { return loop.arm(timer.timer, at: deadline) }
         guard deadline != nil else { return }
-        let timer = ConnectionTimer(name, of: connection, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
+        let timer = ConnectionTimer(name, of: driver, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
         timers[name.rawValue] = timer
         loop.arm(timer.timer, at: deadline)
     }
@@ -57,12 +57,12 @@ final class ConnectionTimers {
 private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private(set) lazy var timer = LoopTimer(target: self, grid: grid, ticks: name == .main)
     private let name: ConnectionTimers.Name
-    private weak let connection: Connection?
+    private weak let driver: ConnectionDriver?
     private let grid: Duration
 
-    init(_ name: ConnectionTimers.Name, of connection: Connection, grid: Duration) {
-        (self.name, self.connection, self.grid) = (name, connection, grid)
+    init(_ name: ConnectionTimers.Name, of driver: ConnectionDriver, grid: Duration) {
+        (self.name, self.driver, self.grid) = (name, driver, grid)
     }
 
-    func timerFired() { connection?.onLoop { [name] in $0.timerFired(name) } }
+    func timerFired() { driver?.entered { $0.timerFired(name) } }
 }

@@ -14,7 +14,7 @@ final class FrameUse: ConnectionOwner {
         let continuation: Continuation<Frame?>
     }
 
-    func read(_ reader: Reader, mayWait: Bool, _ connection: isolated Connection) {
+    func read(_ reader: Reader, mayWait: Bool, _ driver: ConnectionDriver) {
         let continuation = reader.continuation
         guard !reader.consumer.isOver else { return continuation.resume(returning: nil) }
         endReason = nil
@@ -27,21 +27,21 @@ final class FrameUse: ConnectionOwner {
             return continuation.resume(returning: nil)
         }
         self.reader = reader
-        connection.setPaused(false)
-        connection.connectIfNeeded()
-        finish(connection)
+        driver.setPaused(false)
+        driver.connectIfNeeded()
+        finish(driver)
     }
 
-    func stopReading(_ id: UInt64, _ connection: isolated Connection) {
+    func stopReading(_ id: UInt64, _ driver: ConnectionDriver) {
         guard reader?.id == id else { return }
         endReader()
-        finish(connection)
+        finish(driver)
     }
 
-    func callIsOver(_ connection: isolated Connection) {
+    func callIsOver(_ driver: ConnectionDriver) {
         guard reader?.consumer.isOver == true else { return }
         endReader()
-        finish(connection)
+        finish(driver)
     }
 
     private func dropLateReader() { if reader?.consumer.isOver == true { endReader() } }
@@ -56,7 +56,7 @@ final class FrameUse: ConnectionOwner {
         _ id: RequestID,
         _ frame: Frame,
         _ continuation: Continuation<Outcome>,
-        _ connection: isolated Connection
+        _ driver: ConnectionDriver
     ) {
         writes.append(
             QueuedRequest(id: id, frame: frame, expectsResponse: false),
@@ -64,17 +64,17 @@ final class FrameUse: ConnectionOwner {
             deadline: nil,
             accepted: .distantPast  // not measured
         )
-        finish(connection)
+        finish(driver)
     }
 
-    func cancel(_ id: RequestID, _ connection: isolated Connection) {
+    func cancel(_ id: RequestID, _ driver: ConnectionDriver) {
         let fate: ClientError.Fate
         switch writes[id]?.place {
         case .waiting?, .delayed?:
             _ = writes.remove(id)
             fate = .notSent
         case .onLink(let session, let place)?:
-            switch connection.cancel(id, session, place, isTimeout: false) {
+            switch driver.cancel(id, session, place, isTimeout: false) {
             case .none: return
             case .notSent: fate = .notSent
             case .sent: fate = .unknown
@@ -82,7 +82,7 @@ final class FrameUse: ConnectionOwner {
         case nil: return
         }
         end(id, .failure(ClientError(.cancelled, fate, "the write was cancelled")))
-        finish(connection)
+        finish(driver)
     }
 
     private func end(_ id: RequestID, _ outcome: Outcome) { writes.forget(id)?.resume(outcome) }
@@ -91,31 +91,29 @@ final class FrameUse: ConnectionOwner {
         for request in writes.queue.removeAll() { end(request.id, .failure(error)) }
     }
 
-    var waitingCount: Int { 0 }
-
-    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
-        for event in events { perform(event, connection) }
-        finish(connection)
+    func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
+        for event in events { perform(event, driver) }
+        finish(driver)
     }
 
     /// Puts frames on the link as far as they may go, and tells the connection what is wanted.
-    private func finish(_ connection: isolated Connection) {
+    private func finish(_ driver: ConnectionDriver) {
         while true {
-            let (events, _) = connection.work(
+            let (events, _) = driver.work(
                 on: &writes.queue,
                 &parts,
                 demand: reader == nil ? .none : .request,
                 watchesErrors: false,
                 for: self
             )
-            writes.noteAdmissions(at: connection.loop.now)
+            writes.noteAdmissions(at: driver.loop.now)
             if events.isEmpty { break }
-            for event in events { perform(event, connection) }
+            for event in events { perform(event, driver) }
         }
-        connection.setPaused(reader == nil)
+        driver.setPaused(reader == nil)
     }
 
-    private func perform(_ event: ConnectionEvent, _ connection: isolated Connection) {
+    private func perform(_ event: ConnectionEvent, _ driver: ConnectionDriver) {
         switch event {
         case .pushes(let frames):
             for frame in frames { inbox.append(frame) }
@@ -126,7 +124,7 @@ final class FrameUse: ConnectionOwner {
         case .wrote(let id, _): end(id, .success(.none))
         case .failed(let id, let error, _): end(id, .failure(error))
         case .returned(let requests): writes.giveBack(requests)
-        case .lost(let loss): take(loss, connection)
+        case .lost(let loss): take(loss, driver)
         case .unavailable(let error):
             endWaiting(error)
             endReader(error)
@@ -141,10 +139,10 @@ final class FrameUse: ConnectionOwner {
         }
     }
 
-    private func take(_ loss: LinkLoss, _ connection: isolated Connection) {
+    private func take(_ loss: LinkLoss, _ driver: ConnectionDriver) {
         writes.giveBack(loss.remains.unsent)
         let isClosedLocally = (loss.cause as? TransportError)?.code == .closedLocally
-        let isClosed = connection.lifecycle == .closed && isClosedLocally
+        let isClosed = driver.lifecycle == .closed && isClosedLocally
         let error =
             isClosed
             ? ClientError.connectionWasClosed(.unknown)

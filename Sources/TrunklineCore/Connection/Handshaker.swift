@@ -95,7 +95,7 @@ public struct Handshaker: Sendable {
     ///   messages of this kind. `cancelled` if the task was cancelled before the call. `closed` if the handshake is
     ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
-        guard connection.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard connection.driver.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         let outcome = await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false)
         _ = try outcome.mapError { $0.with(request, number: 1, of: 1) }.get()
     }
@@ -112,7 +112,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
         var frame = Frame(.request)
         frame[field] = number
-        try await connection.setDefaults(from: frame, session).get()
+        try await connection.entered { [session, frame] in $0.setDefaults(from: frame, session) }.get()
     }
 
     /// Sets the default value of a named field of the layout to `bytes`, for all later frames of this link: a session
@@ -120,7 +120,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to bytes: Bytes) async throws(ClientError) {
         var frame = Frame(.request)
         frame[bytes: field] = bytes
-        try await connection.setDefaults(from: frame, session).get()
+        try await connection.entered { [session, frame] in $0.setDefaults(from: frame, session) }.get()
     }
 
     /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete. See
@@ -143,7 +143,7 @@ public struct Handshaker: Sendable {
     ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
         // Not on the connection's loop: reading files and asking for a passphrase would block it.
-        let known = await connection.loadedTLS
+        let known = await connection.entered { $0.dialMemory.loadedTLS }
         let tls = await connection.options.tls.load(unlessChangedSince: known)
         _ = try await connection.startTLS(session, tls).get()
     }
@@ -151,7 +151,7 @@ public struct Handshaker: Sendable {
     /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted
     /// subscriptions are not sent again. Call this method in `perform` if the server still knows the session, for
     /// example a persistent session of MQTT.
-    public func keepSubscriptions() async { await connection.keepSubscriptions(session) }
+    public func keepSubscriptions() async { await connection.entered { [session] in $0.keepSubscriptions(session) } }
 
     /// Adds `endpoints` to the client's list, after the configured ones: other servers of the same service, as
     /// announced by this server (`connect_urls` of NATS).
@@ -171,7 +171,7 @@ public struct Handshaker: Sendable {
     /// added.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
         let endpoints = Array(endpoints.prefix(HandshakeUse.maximumLearnedEndpoints))
-        await connection.learn(in: session) { $0.endpoints = endpoints }
+        await connection.entered { [session] in $0.learn(in: session) { $0.endpoints = endpoints } }
     }
 
     /// Changes the options of liveness for this link, to what the peers have negotiated:
@@ -186,10 +186,12 @@ public struct Handshaker: Sendable {
     ///
     /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
     public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {
-        await connection.negotiate(in: session) { negotiated, options in
-            var liveness = negotiated.liveness ?? options.liveness
-            change(&liveness)
-            negotiated.liveness = liveness
+        await connection.entered { [session] in
+            $0.negotiate(in: session) { negotiated, options in
+                var liveness = negotiated.liveness ?? options.liveness
+                change(&liveness)
+                negotiated.liveness = liveness
+            }
         }
     }
 
@@ -197,7 +199,9 @@ public struct Handshaker: Sendable {
     /// lower: the window that the server allows. Takes effect when the link is ready, and ends with the link. No effect
     /// after the end of the handshake.
     public func setMaximumInFlight(_ count: Int) async {
-        await connection.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
+        await connection.entered { [session] in
+            $0.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
+        }
     }
 
     /// Sets the size of the largest whole frame in bytes on this link, in both directions, from the next frame on.
@@ -205,7 +209,7 @@ public struct Handshaker: Sendable {
     /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake
     ///   is over. The fate is `notSent`.
     public func setMaximumFrameSize(_ size: Int) async throws(ClientError) {
-        try await connection.setMaximumFrameSize(size, session).get()
+        try await connection.entered { [session] in $0.setMaximumFrameSize(size, session) }.get()
     }
 
     /// Stores information that the server sent about itself (limits, a version, a session number), for
@@ -215,7 +219,7 @@ public struct Handshaker: Sendable {
     /// later link stores no value, the client has none. The link itself keeps its value to its end
     /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
-        await connection.learn(in: session) { $0.serverInfo = info }
+        await connection.entered { [session] in $0.learn(in: session) { $0.serverInfo = info } }
     }
 
     /// Returns the session that an earlier link of the same client has saved, to resume it.
@@ -224,7 +228,7 @@ public struct Handshaker: Sendable {
     /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or
     ///   after the end of the handshake.
     public func savedSession<Session: Sendable>(as type: Session.Type) async -> Session? {
-        await connection.savedSession(in: session) as? Session
+        await connection.entered { [session] in $0.savedSession(in: session) } as? Session
     }
 
     /// Saves the session that the server has begun or continued, such as a token, for the handshakes of later links.
@@ -236,7 +240,7 @@ public struct Handshaker: Sendable {
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) async {
-        await connection.saveSession(session, in: self.session)
+        await connection.entered { [inSession = self.session] in $0.saveSession(session, in: inSession) }
     }
 
     /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
@@ -246,7 +250,7 @@ public struct Handshaker: Sendable {
     /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options
     /// do not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
     /// effect after the end of the handshake.
-    public func sessionWasLost() async { await connection.loseSession(in: session) }
+    public func sessionWasLost() async { await connection.entered { [session] in $0.loseSession(in: session) } }
 
     /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
     /// until one is received, or until the handshake times out.
@@ -281,91 +285,5 @@ public struct Handshaker: Sendable {
         }
         frame.session = session
         return PushMessage(frame)
-    }
-}
-
-extension Connection {
-    fileprivate func learn(in session: SessionID, _ change: @Sendable (inout HandshakeUse.Learned) -> Void) {
-        guard let link = handshaking(session), var learned = link.handshake?.learned else { return }
-        change(&learned)
-        link.handshake?.learned = learned
-    }
-
-    fileprivate func negotiate(
-        in session: SessionID,
-        _ change: @Sendable (inout Link.Negotiated, ClientOptions) -> Void
-    ) {
-        guard let link = handshaking(session) else { return }
-        var negotiated = link.negotiated
-        change(&negotiated, options)
-        link.negotiated = negotiated
-    }
-
-    fileprivate func setMaximumFrameSize(_ size: Int, _ session: SessionID) -> Result<Void, ClientError> {
-        guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
-        if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
-        guard link.state.codec.setMaximumFrameSize(size) else {
-            return .failure(ClientError(.invalidArgument, .notSent, "the codec is no FrameLimitCodec"))
-        }
-        link.negotiated.maximumFrameSize = size
-        return .success(())
-    }
-
-    func adopt(_ learned: HandshakeUse.Learned, from link: Link) {
-        memory.serverInfo = learned.serverInfo
-        if let info = learned.serverInfo { link.serverInfo = info }
-        // A member of a cluster has one server.
-        guard options.membership == nil, let added = learned.endpoints else { return }
-        machine.extendEndpoints(memory.givenEndpoints + added)
-        forgetPathsOfOthers()
-    }
-
-    /// Returns the value that the handshake of the latest ready link stored with ``Handshaker/setServerInfo(_:)``, or
-    /// `nil` if it stored no value, if the value has another type, or if no link has been ready yet.
-    public func serverInfo<Info: Sendable>(as type: Info.Type) -> Info? { memory.serverInfo as? Info }
-
-    /// Returns the value that the handshake of the link of `session` stored with ``Handshaker/setServerInfo(_:)``, or
-    /// `nil` if it stored no value, if the value has another type, or if that link is not ready yet or has ended. The
-    /// link may be draining.
-    public func serverInfo<Info: Sendable>(as type: Info.Type, of session: SessionID) -> Info? {
-        links[session]?.serverInfo as? Info
-    }
-
-    fileprivate func savedSession(in session: SessionID) -> (any Sendable)? {
-        handshaking(session) == nil ? nil : memory.savedSession
-    }
-
-    fileprivate func saveSession(_ saved: (any Sendable)?, in session: SessionID) {
-        guard let link = handshaking(session) else { return }
-        memory.savedSession = saved
-        link.state.codec.setSession(saved)
-    }
-
-    fileprivate func loseSession(in session: SessionID) {
-        guard let link = handshaking(session) else { return }
-        (memory.savedSession, memory.hasLostSession) = (nil, true)
-        link.state.codec.setSession(nil)
-    }
-
-    /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the
-    /// value has another type.
-    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? { memory.savedSession as? Session }
-
-    /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the
-    /// present link does not receive it.
-    ///
-    /// - Parameter session: The new value, or `nil` to forget the saved one.
-    public func saveSession(_ session: (any Sendable)?) { memory.savedSession = session }
-
-    func setDefaults(from frame: Frame, _ session: SessionID) -> Result<Void, ClientError> {
-        guard let link = handshaking(session) else { return Outcome.handshakeIsOver.map { _ in } }
-        if let loss = link.handshake?.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
-        do throws(FrameError) {
-            try link.state.codec.setDefaults(from: frame)
-            link.handshake?.defaults.append(frame)
-            return .success(())
-        } catch {
-            return .failure(ClientError(.invalidArgument, .notSent, "the field cannot be set", cause: error))
-        }
     }
 }

@@ -33,7 +33,7 @@ final class Heartbeats {
 }
 
 /// Learning the interval of heartbeats. All of it is rare: it happens for links, and for pings on idle links.
-extension Connection {
+extension ConnectionDriver {
     var heartbeatInterval: Duration? { ready.flatMap { $0.state.machine.liveness.rules.heartbeatInterval } }
 
     var learnedIntervals: [LearnedInterval] { memory.heartbeats?.memory.learned ?? [] }

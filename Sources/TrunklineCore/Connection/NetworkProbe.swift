@@ -2,7 +2,7 @@
 /// its fields are accessed only on the connection's loop.
 final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var reports: [DisconnectReport] = []
-    private weak let connection: Connection?
+    private weak let driver: ConnectionDriver?
     private let loop: any EventLoop
     private let probe: @Sendable (DisconnectReport) async -> Bool
     private let timeout: Duration
@@ -10,12 +10,12 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var task: Task<Void, Never>?
 
     init(
-        _ connection: Connection,
+        _ driver: ConnectionDriver,
         _ probe: @escaping @Sendable (DisconnectReport) async -> Bool,
         timeout: Duration
     ) {
-        self.connection = connection
-        loop = connection.loop
+        self.driver = driver
+        loop = driver.loop
         self.probe = probe
         self.timeout = timeout
     }
@@ -39,7 +39,7 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
 
     private func finish(_ isUp: Bool?) {
         guard let reports = takeReports(isUp) else { return }
-        connection?.onLoop { $0.publish(reports) }
+        driver?.entered { $0.publish(reports) }
     }
 
     private func takeReports(_ isUp: Bool?) -> [DisconnectReport]? {

@@ -2,10 +2,12 @@
 final class OwnerPort {
     private(set) weak var owner: (any ConnectionOwner)?
     private var isKnown = false
-    /// The owner takes the events itself at the end of its batch.
-    var isCalling = false
+    /// Whether a call is under way, of the owner or of the driver. At its end the events are taken or delivered.
+    private var isBusy = false
     var demand = ReconnectMachine.Demand.none
+    /// Whether requests or parts wait in the owner, and how many requests.
     var isWaiting = false
+    var waitingCount = 0
     /// The owner takes no frames at present; a client still takes heartbeats.
     var isPaused: Bool
     /// The memory of the pushes that links which ended or drained have handed over since the owner paused.
@@ -25,10 +27,10 @@ final class OwnerPort {
         if !isKnown { (self.owner, isKnown) = (owner, true) }
     }
 
-    /// 0 within a call of the owner.
-    var waitingCount: Int { isCalling ? 0 : owner?.waitingCount ?? 0 }
+    /// Returns whether this is the outermost call.
+    func begin() -> Bool { !exchange(&isBusy, with: true) }
 
-    var hasToDeliver: Bool { !isCalling && !events.isEmpty }
+    func end() { isBusy = false }
 
     func append(_ event: ConnectionEvent) {
         var events = takeEvents()
@@ -58,95 +60,6 @@ final class OwnerPort {
     func keepMemory(_ batch: inout [ConnectionEvent]) {
         batch.removeAll(keepingCapacity: batch.count <= 8192)
         spare = exchange(&batch, with: [])
-    }
-}
-
-/// Where closures enter the connection, and the calls of its client.
-extension Connection {
-    func entered<Result>(_ body: (isolated Connection) -> Result) -> Result {
-        let result = body(self)
-        deliverEvents()
-        return result
-    }
-
-    /// Runs `body` on the loop, soon, unless the connection has been deallocated by then.
-    nonisolated func schedule(_ body: @escaping @Sendable (isolated Connection) -> Void) {
-        loop.schedule(LoopClosure { [weak self] in self?.onLoop(body) })
-    }
-
-    /// Call this on the loop, but not from the owner.
-    nonisolated func onLoop<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
-        defer { assumeIsolated { $0.deliverEvents() } }
-        return assumeIsolated(body)
-    }
-
-    /// No events are delivered meanwhile: the owner takes them itself at the end of its batch.
-    nonisolated func inCallOfOwner<Result: Sendable>(_ body: (isolated Connection) -> Result) -> Result {
-        onItsLoop { $0.port.isCalling = true }
-        defer { onItsLoop { $0.port.isCalling = false } }
-        return assumeIsolated(body)
-    }
-
-    nonisolated func admitEarly(from queue: inout RequestQueue, _ parts: inout RequestParts) -> Bool {
-        onItsLoop(&queue, &parts, ()) { connection, queue, parts, _ in
-            connection.port.isCalling = true
-            defer { connection.port.isCalling = false }
-            connection.admit(from: &queue, &parts)
-            return connection.mayAdmit
-        }
-    }
-
-    nonisolated var roomNow: Int { onItsLoop { $0.room } }
-
-    /// There is room for `roomNow` requests.
-    @inline(__always)
-    nonisolated func withReadyLink<First, Second, Third>(
-        _ first: inout First,
-        _ second: inout Second,
-        _ third: inout Third,
-        _ body:
-            @escaping (inout First, inout Second, inout Third, inout Link.State, LinkRules, inout [ConnectionEvent]) ->
-            Void
-    ) {
-        onItsLoop(&first, &second, &third, body) { connection, first, second, third, body in
-            guard let ready = connection.ready else { return }
-            var events = connection.port.takeEvents()
-            body(&first, &second, &third, &ready.state, connection.rules, &events)
-            connection.port.giveBack(events)
-            connection.scheduleFlushUnlessFull(ready)
-        }
-    }
-
-    nonisolated func admitNow(
-        _ requests: [Request],
-        first: RequestID,
-        atMost room: Int,
-        expectsResponse: Bool,
-        _ queue: inout RequestQueue
-    ) -> Int {
-        onItsLoop(&queue, (requests, first, room, expectsResponse)) { connection, queue, call in
-            guard let ready = connection.ready else { return 0 }
-            let (requests, first, room, expectsResponse) = call
-            let admitted = ready.state.admit(
-                requests,
-                first: first,
-                atMost: room,
-                expectsResponse: expectsResponse,
-                &queue,
-                by: connection.rules
-            )
-            if admitted > 0 { connection.scheduleFlushUnlessFull(ready) }
-            return admitted
-        }
-    }
-
-    func deliverEvents() {
-        while port.hasToDeliver {
-            var batch = port.takeBatch()
-            port.owner?.handle(&batch, of: self)
-            port.keepMemory(&batch)
-        }
-        if !port.isCalling { observation?.deliver() }
     }
 }
 
@@ -214,9 +127,6 @@ struct LinkLoss: Sendable {
 }
 
 protocol ConnectionOwner: AnyObject {
-    /// Called on the loop.
-    nonisolated var waitingCount: Int { get }
-
     /// May take the events out of the array. Called on the loop.
-    func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection)
+    func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver)
 }

@@ -1,16 +1,14 @@
 /// What the replay of a recording needs beyond what callers and servers can do.
 extension ClientDiagnostics {
     /// The recorded link has answered a request.
-    package func markLinkAsProved() async { await client.connection.markLinkAsProved() }
+    package func markLinkAsProved() async { await client.connection.entered { $0.machine.linkAnswered() } }
 
     package func givesLinkUp(within duration: Duration) async -> Bool {
-        await client.connection.givesLinkUp(within: duration)
+        await client.connection.entered { $0.givesLinkUp(within: duration) }
     }
 }
 
-extension Connection {
-    fileprivate func markLinkAsProved() { machine.linkAnswered() }
-
+extension ConnectionDriver {
     fileprivate func givesLinkUp(within duration: Duration) -> Bool {
         guard let end = ready?.state.machine.liveness.rules.deadAt else { return false }
         return end <= loop.now.advanced(by: duration)

@@ -18,26 +18,26 @@ public struct ClientDiagnostics: Sendable {
     ///
     /// The path is `local` for a loopback address or a Unix domain socket. It is `unknown` before the first attempt,
     /// while a name is being resolved, and when the network is not monitored (`options.network`).
-    public var path: NetworkPath { get async { await client.connection.presentPath } }
+    public var path: NetworkPath { get async { await client.connection.entered { $0.presentPath } } }
 
     /// The current ``path`` and every different path that follows, until the client is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
-    public var paths: AsyncStream<NetworkPath> { client.connection.pathChanges }
+    public var paths: AsyncStream<NetworkPath> { client.driver.pathChanges }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { get async { await client.connection.presentTLSSession } }
+    public var tlsSession: TLSSession? { get async { await client.connection.entered { $0.presentTLSSession } } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await client.connection.presentRoundTripTime } }
+    public var roundTripTime: RoundTripTime? { get async { await client.connection.entered { $0.presentRoundTripTime } } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
     /// heartbeats.
-    public var heartbeatInterval: Duration? { get async { await client.connection.heartbeatInterval } }
+    public var heartbeatInterval: Duration? { get async { await client.connection.entered { $0.heartbeatInterval } } }
 
     /// What the client has learned about the intervals of heartbeats, the most recently used endpoint and path first.
     /// Empty without ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
-    public var learnedIntervals: [LearnedInterval] { get async { await client.connection.learnedIntervals } }
+    public var learnedIntervals: [LearnedInterval] { get async { await client.connection.entered { $0.learnedIntervals } } }
 
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of
     /// the present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.
@@ -59,10 +59,6 @@ extension Client {
 
 extension ClientDiagnostics {
     package func withRecorder<Result: Sendable>(_ body: @Sendable (any ClientRecorder) -> Result) async -> Result? {
-        await client.connection.withRecorder(body)
+        await client.connection.entered { $0.recorder.map(body) }
     }
-}
-
-extension Connection {
-    fileprivate func withRecorder<Result>(_ body: (any ClientRecorder) -> Result) -> Result? { recorder.map(body) }
 }

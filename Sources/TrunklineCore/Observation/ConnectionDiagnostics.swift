@@ -7,24 +7,24 @@ public struct ConnectionDiagnostics: Sendable {
     fileprivate init(of connection: Connection) { self.connection = connection }
 
     /// The network path to the server. See ``ClientDiagnostics/path``.
-    public var path: NetworkPath { get async { await connection.presentPath } }
+    public var path: NetworkPath { get async { await connection.entered { $0.presentPath } } }
 
     /// The current ``path`` and every different path that follows, until the connection is closed. See
     /// ``ClientDiagnostics/paths``.
-    public var paths: AsyncStream<NetworkPath> { connection.pathChanges }
+    public var paths: AsyncStream<NetworkPath> { connection.driver.pathChanges }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { get async { await connection.presentTLSSession } }
+    public var tlsSession: TLSSession? { get async { await connection.entered { $0.presentTLSSession } } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await connection.presentRoundTripTime } }
+    public var roundTripTime: RoundTripTime? { get async { await connection.entered { $0.presentRoundTripTime } } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
     /// heartbeats.
-    public var heartbeatInterval: Duration? { get async { await connection.heartbeatInterval } }
+    public var heartbeatInterval: Duration? { get async { await connection.entered { $0.heartbeatInterval } } }
 
     /// What the connection has learned about the intervals of heartbeats. See ``ClientDiagnostics/learnedIntervals``.
-    public var learnedIntervals: [LearnedInterval] { get async { await connection.learnedIntervals } }
+    public var learnedIntervals: [LearnedInterval] { get async { await connection.entered { $0.learnedIntervals } } }
 }
 
 extension Connection {

@@ -3,7 +3,7 @@ extension Dispatcher {
     mutating func noteLimit() {
         let areWaiting = requests.queue.hasWaiting
         guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
-        ledger.waits(because: !areWaiting || !isReady ? nil : connection.inCallOfOwner { $0.limitReached })
+        ledger.waits(because: !areWaiting || !isReady ? nil : driver.limitReached)
     }
 
     func load(at now: Instant) -> ClientLoad {
@@ -11,7 +11,7 @@ extension Dispatcher {
         load.responses = ledger.counters.responses
         load.waiting = requests.queue.waitingCount
         if requests.count <= 100_000 { load.oldest = requests.oldestOnLink.map { now.since($0) } }
-        connection.inCallOfOwner { $0.note(in: &load, at: now) }
+        driver.note(in: &load, at: now)
         return load
     }
 }
@@ -20,7 +20,7 @@ extension Client: ObservedClient {
     package nonisolated func load(at now: Instant) -> ClientLoad { onItsLoop { $0.dispatcher.load(at: now) } }
 }
 
-extension Connection {
+extension ConnectionDriver {
     fileprivate func note(in load: inout ClientLoad, at now: Instant) {
         (load.inFlight, load.abandoned) = (requestCount, held.0)
         load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }

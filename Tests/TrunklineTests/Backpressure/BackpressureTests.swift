@@ -270,5 +270,5 @@ struct BackpressureTests {
 
 extension Connection {
     /// The number of frames that no task has taken yet.
-    fileprivate var inboxCount: Int { frameUse?.inbox.count ?? 0 }
+    fileprivate var inboxCount: Int { driver.frameUse?.inbox.count ?? 0 }
 }

@@ -66,7 +66,7 @@ extension Client {
 
 extension Connection {
     /// The transport of the ready link, if that is one to a child process.
-    var childTransport: PipeTransport? { ready?.transport as? PipeTransport }
+    var childTransport: PipeTransport? { driver.ready?.transport as? PipeTransport }
 
     /// How the child process of `transport`, on the loop of this connection, has ended.
     func exit(of transport: PipeTransport) -> ProcessExit? { transport.exit }

@@ -312,5 +312,5 @@ struct ClosingFrameTests {
 
 extension Connection {
     /// For each link, whether a write has found it closed by the peer.
-    fileprivate var areLinksGone: [Bool] { links.all.map { $0.finalReads != nil } }
+    fileprivate var areLinksGone: [Bool] { driver.links.all.map { $0.finalReads != nil } }
 }

@@ -203,12 +203,11 @@ struct ClosingTests {
 
     /// An owner that records whether the connection calls it during one of its own calls.
     private final class Owner: ConnectionOwner, Sendable {
-        var waitingCount: Int { 0 }
         private let state = Lock((isCalling: false, wasInterrupted: false))
 
         var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }
 
-        func handle(_ events: inout [ConnectionEvent], of connection: isolated Connection) {
+        func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
             state.withLock { if $0.isCalling { $0.wasInterrupted = true } }
             events.removeAll()
         }
@@ -334,20 +333,22 @@ extension Connection {
     /// Releases `client`, and handles `frame` before anything else happens. Returns whether the client was deallocated.
     fileprivate func take(_ frame: Frame, afterDropping client: Lock<Client?>) -> Bool {
         client.withLock { $0 = nil }
-        let isAlone = port.owner == nil
-        entered { connection in
+        let isAlone = driver.port.owner == nil
+        driver.entered { driver in
             var frames = [frame]
-            if let ready = connection.ready { connection.deliver(&frames, ready) }
+            if let ready = driver.ready { driver.deliver(&frames, ready) }
         }
         return isAlone
     }
 
     /// Runs `body` as a call of `owner`, and ends the owner's batch. Returns the names of the events.
-    fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (isolated Connection) -> Void) -> [String] {
-        body(self)
+    fileprivate func work(for owner: any ConnectionOwner, _ body: @Sendable (ConnectionDriver) -> Void) -> [String] {
+        _ = driver.port.begin()
+        defer { driver.port.end() }
+        body(driver)
         var queue = RequestQueue(maximumWaiting: 0, maximumBytes: 0)
         var parts = RequestParts()
-        let (events, _) = work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
+        let (events, _) = driver.work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
         return events.compactMap { event in
             switch event {
             case .lost: "lost"
@@ -362,7 +363,7 @@ extension Connection {
 extension Client {
     /// When the client is going to check its requests again.
     fileprivate var unwrittenBytes: Int {
-        connection.assumeIsolated { $0.links.all[0].state.machine.outbound.byteCount }
+        driver.links.all[0].state.machine.outbound.byteCount
     }
     fileprivate var nextDeadline: Instant? { clock.deadline ?? dispatcher.requests.nextDeadline }
 }

@@ -174,6 +174,6 @@ struct AddressLoopbackTests {
 extension Connection {
     /// The options of the link's socket as the system reports them.
     fileprivate var appliedOptions: SocketOptions? {
-        (handshaking ?? ready)?.transport.appliedOptions
+        (driver.handshaking ?? driver.ready)?.transport.appliedOptions
     }
 }

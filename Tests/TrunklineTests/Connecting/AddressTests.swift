@@ -585,10 +585,10 @@ import Testing
 
 extension Connection {
     /// The phase of the present attempt.
-    fileprivate var phase: DisconnectReport.Phase? { attempt?.progress.phase }
+    fileprivate var phase: DisconnectReport.Phase? { driver.attempt?.progress.phase }
 
     /// The numbers of the addresses that are kept, by endpoint.
-    fileprivate var keptAddresses: [Int] { pathView.addresses.values.map(\.count) }
+    fileprivate var keptAddresses: [Int] { driver.pathView.addresses.values.map(\.count) }
 
-    fileprivate var pathsOfAttemptCount: Int? { attempt?.paths.count }
+    fileprivate var pathsOfAttemptCount: Int? { driver.attempt?.paths.count }
 }

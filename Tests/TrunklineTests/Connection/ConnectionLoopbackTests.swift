@@ -344,7 +344,7 @@ private func serials(of frames: AsyncStream<Frame>) async -> [SerialNumber] {
 
 extension Connection {
     /// Whether a task waits for a frame.
-    fileprivate var hasReader: Bool { frameUse?.reader != nil }
+    fileprivate var hasReader: Bool { driver.frameUse?.reader != nil }
 
     /// Waits for the next frame.
     fileprivate func nextFrame() async throws -> Frame? { try await withFrames { await $0.first { _ in true } } }

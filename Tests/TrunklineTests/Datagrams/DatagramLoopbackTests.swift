@@ -139,5 +139,5 @@ import TrunklineTesting
 
 extension Connection {
     /// The address of this end of the ready link.
-    fileprivate var addressOfLink: SocketAddress? { ready?.transport.localAddress }
+    fileprivate var addressOfLink: SocketAddress? { driver.ready?.transport.localAddress }
 }

@@ -155,5 +155,5 @@ extension Client {
 
 extension Client {
     /// The number of draining links.
-    fileprivate var drainingLinkCount: Int { connection.assumeIsolated { $0.links.draining.count } }
+    fileprivate var drainingLinkCount: Int { driver.links.draining.count }
 }

@@ -65,12 +65,12 @@ struct PlannedChangeTests {
             await client.renewLink()
             try await service.pass(.seconds(1))
             let links = await client.metrics.connection.links
-            await client.connection.saw([nil], forLink: earlier)
+            await client.connection.entered { $0.saw([nil], forLink: earlier) }
             try await service.pass(.seconds(1))
             #expect(await client.metrics.connection.links == links)
             let present = try #require(await client.metrics.connection.link?.session)
             #expect(present != earlier)
-            await client.connection.saw([nil], forLink: present)
+            await client.connection.entered { $0.saw([nil], forLink: present) }
             try await service.pass(.seconds(1))
             #expect(await client.metrics.connection.links == links + 1)
         }
@@ -535,7 +535,7 @@ struct PlannedChangeTests {
 extension Connection {
     /// The phase of each link, in the order of their start.
     fileprivate var phases: [String] {
-        links.all.map { link in
+        driver.links.all.map { link in
             switch link.phase {
             case .handshaking(let handshake): handshake.loss == nil ? "handshaking" : "lost while handshaking"
             case .ready: "ready"

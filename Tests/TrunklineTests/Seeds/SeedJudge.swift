@@ -106,11 +106,11 @@ extension Client {
             ("full streams", !dispatcher.streams.fullReplies.isEmpty),
             ("a timer", clock.deadline != nil),
         ]
-        return facts.filter(\.1).map(\.0) + connection.assumeIsolated { $0.leftovers }
+        return facts.filter(\.1).map(\.0) + driver.leftovers
     }
 }
 
-extension Connection {
+extension ConnectionDriver {
     fileprivate var leftovers: [String] {
         let facts: [(String, Bool)] = [
             ("links", !links.isEmpty), ("an attempt", attempt != nil), ("events", !port.events.isEmpty),

@@ -2,10 +2,10 @@
 
 extension Connection {
     /// Whether the owner takes only heartbeats at present.
-    var isPaused: Bool { port.isPaused }
+    var isPaused: Bool { driver.port.isPaused }
 
     /// Whether the liveness of a link is to be checked.
-    var isWatched: Bool { timers.isArmed(.liveness) }
+    var isWatched: Bool { driver.timers.isArmed(.liveness) }
 }
 
 extension Client {

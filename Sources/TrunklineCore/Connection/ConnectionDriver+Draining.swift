@@ -1,5 +1,5 @@
 /// Draining: a link that takes no new requests stays until those that have started on it have ended.
-extension Connection {
+extension ConnectionDriver {
     /// Beyond it the oldest is closed, in case a server sends goAway on every link.
     private static let maximumDraining = 64
 

@@ -1,5 +1,5 @@
 /// Establishing and losing links: performs the actions of `ReconnectMachine`.
-extension Connection {
+extension ConnectionDriver {
     func connectIfNeeded() {
         // Called for every batch of requests, and seldom has anything to do.
         if machine.heedsDemand { perform(machine.linkNeeded(at: loop.now)) }
@@ -144,11 +144,11 @@ extension Connection {
 
     func openHeldAttempt() {
         guard attempt?.isHeld == true, mayOverlap else { return }
-        schedule { connection in
-            guard let held = connection.attempt, held.isHeld, connection.mayOverlap else { return }
-            connection.attempt = connection.makeAttempt(held.decision)
-            connection.notePathsOfAttempt()
-            connection.dial(held.decision)
+        schedule { driver in
+            guard let held = driver.attempt, held.isHeld, driver.mayOverlap else { return }
+            driver.attempt = driver.makeAttempt(held.decision)
+            driver.notePathsOfAttempt()
+            driver.dial(held.decision)
         }
     }
 
@@ -302,20 +302,18 @@ extension Connection {
     }
 }
 
-extension Connection: DialerDelegate {
-    nonisolated func dialer(did event: DialEvent) {
-        var event = event
-        onItsLoop(&event) { connection, event in
+extension ConnectionDriver: DialerDelegate {
+    func dialer(did event: DialEvent) {
+        entered { driver in
             switch event {
-            case .progressed: connection.noteProgress()
-            case .connected(let channel): connection.established(channel)
+            case .progressed: driver.noteProgress()
+            case .connected(let channel): driver.established(channel)
             case .failed(let error, let isPermanent):
-                connection.noteProgress()
-                if let attempt = connection.machine.attempt {
-                    connection.attemptFailed(attempt.id, error, isPermanent: isPermanent)
+                driver.noteProgress()
+                if let attempt = driver.machine.attempt {
+                    driver.attemptFailed(attempt.id, error, isPermanent: isPermanent)
                 }
             }
-            connection.deliverEvents()
         }
     }
 }

@@ -1,10 +1,10 @@
 /// The child processes of links.
-extension Connection {
+extension ConnectionDriver {
     /// Follows the process to its end, whatever becomes of the attempt and its link.
     func followProcess(of dialer: any Dialer, _ attempt: ReconnectMachine.Attempt) {
         for transport in dialer.opening {
             let hasProcess = transport.followProcess { [weak self] event in
-                self?.onLoop { $0.heard(event, attempt.endpoint, attempt.id) }
+                self?.entered { $0.heard(event, attempt.endpoint, attempt.id) }
             }
             if hasProcess { memory.processes += 1 }
         }

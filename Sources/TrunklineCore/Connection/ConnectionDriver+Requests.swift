@@ -1,32 +1,31 @@
 /// Requests on links: the calls of the owner, and what comes back.
-extension Connection {
+extension ConnectionDriver {
     /// Called by the owner at the end of each batch. Returns the events, and when to call again.
-    nonisolated func work(
+    func work(
         on queue: inout RequestQueue,
         _ parts: inout RequestParts,
         demand: ReconnectMachine.Demand,
         watchesErrors: Bool,
         for owner: any ConnectionOwner
     ) -> (events: [ConnectionEvent], nextLook: Instant?) {
-        onItsLoop(&queue, &parts, (demand, watchesErrors, owner)) { connection, queue, parts, call in
-            let (demand, watchesErrors, owner) = call
-            connection.port.note(owner)
-            // `queue` and `parts` must not be used by an event meanwhile.
-            connection.port.isCalling = true
-            defer { connection.port.isCalling = false }
-            connection.port.demand = queue.hasWaiting ? .request : demand
-            connection.admit(from: &queue, &parts)
-            if connection.rules.isByChannel {
-                connection.ready?.state.machine.dropAwaited { queue.hasParked($0) }
-            }
-            if !queue.hasWaiting { connection.port.demand = demand }
-            connection.port.isWaiting = queue.hasWaiting || parts.heldCount > 0
-            let nextLook = connection.judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
-            return (connection.port.takeAll(), nextLook)
-        }
+        port.note(owner)
+        port.demand = queue.hasWaiting ? .request : demand
+        admit(from: &queue, &parts)
+        if rules.isByChannel { ready?.state.machine.dropAwaited { queue.hasParked($0) } }
+        if !queue.hasWaiting { port.demand = demand }
+        port.isWaiting = queue.hasWaiting || parts.heldCount > 0
+        port.waitingCount = queue.waitingCount
+        let nextLook = judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
+        return (port.takeAll(), nextLook)
     }
 
-    func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
+    /// Returns whether the link takes a further request.
+    func admitEarly(from queue: inout RequestQueue, _ parts: inout RequestParts) -> Bool {
+        admit(from: &queue, &parts)
+        return mayAdmit
+    }
+
+    private func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
         if ready == nil, queue.hasWaiting { connectIfNeeded() }
         if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
         guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
@@ -90,7 +89,7 @@ extension Connection {
         return entry.position
     }
 
-    var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
+    private var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
 
     var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
 
@@ -106,6 +105,26 @@ extension Connection {
     var isAtMaximum: Bool { inFlight >= maximumInFlight }
 
     var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
+
+    func admitNow(
+        _ requests: [Request],
+        first: RequestID,
+        atMost room: Int,
+        expectsResponse: Bool,
+        _ queue: inout RequestQueue
+    ) -> Int {
+        guard let ready else { return 0 }
+        let admitted = ready.state.admit(
+            requests,
+            first: first,
+            atMost: room,
+            expectsResponse: expectsResponse,
+            &queue,
+            by: rules
+        )
+        if admitted > 0 { scheduleFlushUnlessFull(ready) }
+        return admitted
+    }
 
     func scheduleFlushUnlessFull(_ link: Link) {
         if !link.transport.awaitsWritable { scheduleFlush() }

@@ -1,5 +1,5 @@
 /// The ends of links: of a ready link in `end`, of a handshaking one with its attempt or the connection.
-extension Connection {
+extension ConnectionDriver {
     enum LinkEnd {
         case lost(any Error)
         /// It drains, and the server answers nothing more on it.

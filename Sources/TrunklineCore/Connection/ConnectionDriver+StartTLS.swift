@@ -1,25 +1,20 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
-extension Connection {
+extension ConnectionDriver {
     var loadedTLS: LoadedTLS? { dialMemory.loadedTLS }
 
-    func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
-        let tls: LoadedTLS
+    /// The TLS handshake begins with what has been loaded; the attempt fails without it.
+    func prepare(_ prepared: Result<LoadedTLS, TransportError>, _ session: SessionID) -> Result<LoadedTLS, ClientError> {
         switch prepared {
         case .success(let loaded):
-            tls = loaded
             dialMemory.loadedTLS = loaded
+            return .success(loaded)
         case .failure(let error):
-            entered { if $0.handshaking(session) != nil { $0.attemptFailed(session, error) } }
+            if handshaking(session) != nil { attemptFailed(session, error) }
             return .failure(.tlsUnusable(error))
-        }
-        return await inHandshake(session) { connection, _, continuation in
-            if let refusal = connection.beginUpgrade(session, tls, continuation) {
-                continuation.resume(returning: .failure(refusal))
-            }
         }
     }
 
-    private func beginUpgrade(
+    func beginUpgrade(
         _ session: SessionID,
         _ tls: LoadedTLS,
         _ continuation: Continuation<Outcome>

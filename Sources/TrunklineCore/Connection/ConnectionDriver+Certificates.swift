@@ -1,5 +1,5 @@
 /// The certificates of TLS links: when they expire, and whether that of this client may be why a server closes.
-extension Connection {
+extension ConnectionDriver {
     private var ownCertificate: CertificateExpiry? {
         dialMemory.loadedTLS?.context.ownCertificate.map { CertificateExpiry(.client, $0) }
     }

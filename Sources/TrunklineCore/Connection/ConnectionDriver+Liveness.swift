@@ -1,5 +1,5 @@
 /// Detecting a dead link. Receiving does not move the timer: if there is nothing to do, it is armed anew.
-extension Connection {
+extension ConnectionDriver {
     var presentRoundTripTime: RoundTripTime? { ready.flatMap { $0.state.machine.liveness.rules.roundTripTime } }
 
     func livenessPolicy(for link: Link) -> Liveness.Policy {

@@ -1,5 +1,5 @@
 /// Following the host's network: the path of each link, and what changes mean for links and attempts.
-extension Connection {
+extension ConnectionDriver {
     var presentPath: NetworkPath {
         if let ready { return ready.path.latest }
         if let handshaking { return handshaking.path.latest }
@@ -7,7 +7,7 @@ extension Connection {
         return machine.endpoints.first.map { path(to: $0) } ?? .unknown
     }
 
-    nonisolated var pathChanges: AsyncStream<NetworkPath> {
+    var pathChanges: AsyncStream<NetworkPath> {
         stream(startingWith: { $0.presentPath }, { $1(&$0.pathView.readers) })
     }
 
@@ -204,13 +204,9 @@ extension Connection {
     }
 }
 
-extension Connection: PathObserver {
-    package nonisolated func networkChanged(_ change: NetworkChange) {
-        var change = change
-        onItsLoop(&change) { connection, change in
-            connection.take(change)
-            connection.deliverEvents()
-        }
+extension ConnectionDriver: PathObserver {
+    package func networkChanged(_ change: NetworkChange) {
+        entered { $0.take(change) }
     }
 }
 

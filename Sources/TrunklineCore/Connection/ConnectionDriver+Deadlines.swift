@@ -1,5 +1,5 @@
 /// Judging deadlines: what the links held when a deadline passed is read first. See `EventLoop`.
-extension Connection {
+extension ConnectionDriver {
     struct DeadlineWait {
         /// The turn in which `isOn` was decided.
         let turn: Instant

@@ -1,5 +1,5 @@
 /// Reading and writing on all links: handshaking, ready and draining.
-extension Connection {
+extension ConnectionDriver {
     func read(_ session: SessionID) {
         guard let link = links[session], !isLostInHandshake(link) else { return }
         defer { if turn.deadlineWait != nil { endDeadlineWait() } }
@@ -57,7 +57,7 @@ extension Connection {
     func scheduleReading() {
         guard !turn.isReadScheduled else { return }
         turn.isReadScheduled = true
-        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.onLoop { $0.readOn() } })
+        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.entered { $0.readOn() } })
     }
 
     private func readOn() {
@@ -215,13 +215,9 @@ extension Connection {
     }
 }
 
-extension Connection: TransportHandler {
-    package nonisolated func transport(_ id: UInt64, did event: TransportEvent) {
-        var event = (id, event)
-        onItsLoop(&event) { connection, event in
-            connection.heard(event.0, event.1)
-            connection.deliverEvents()
-        }
+extension ConnectionDriver: TransportHandler {
+    package func transport(_ id: UInt64, did event: TransportEvent) {
+        entered { $0.heard(id, event) }
     }
 
     private func heard(_ id: UInt64, _ event: TransportEvent) {
@@ -241,12 +237,9 @@ extension Connection: TransportHandler {
     }
 }
 
-extension Connection: LoopActor, LoopWork {
-    package nonisolated func runOnLoop() {
-        onItsLoop {
-            $0.flushAll()
-            $0.deliverEvents()
-        }
+extension ConnectionDriver: LoopWork {
+    package func runOnLoop() {
+        entered { $0.flushAll() }
     }
 }
 
@@ -255,7 +248,7 @@ extension Connection: LoopActor, LoopWork {
 /// they come. Everything else is held, in order, up to `options.inbound.maximumHeld`. Only then reading stops. A link
 /// that ends or drains hands over what it holds, because its requests end. The next link may hold only what is left of
 /// the limit: otherwise every link would add as much to a full buffer. Pushes beyond that become a gap (`limitPushes`).
-extension Connection {
+extension ConnectionDriver {
     private func isHoldFull(_ link: Link) -> Bool {
         !link.state.held.isUnlimited && link.state.held.byteCount >= maximumHeld
     }
@@ -316,7 +309,7 @@ extension Connection {
         link.isCatchingUp = true
         updateReading()
         let session = link.session
-        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.onLoop { $0.catchUp(session) } })
+        loop.scheduleInNextTurn(LoopClosure { [weak self] in self?.entered { $0.catchUp(session) } })
     }
 
     private func catchUp(_ session: SessionID) {

@@ -1,6 +1,6 @@
 /// Cancelling an abandoned request by `options.requests.cancelling`. What cancels usually names the link, not the
 /// request, so no later request may be on the link when it arrives: the link is held until the closure has returned.
-extension Connection {
+extension ConnectionDriver {
     /// A storm of cancellations must not open a connection for each.
     private static let maximumCancellations = 64
 
@@ -45,7 +45,7 @@ extension Connection {
 final class CancellationRun: TimerTarget, @unchecked Sendable {
     let session: SessionID
     private let request: AbandonedRequest
-    private weak let connection: Connection?
+    private weak let driver: ConnectionDriver?
     private let loop: any EventLoop
     private let timeout: Duration
     private let cancelling: @Sendable (AbandonedRequest) async throws -> Void
@@ -54,13 +54,13 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
 
     init(
         _ request: AbandonedRequest,
-        of connection: Connection,
+        of driver: ConnectionDriver,
         timeout: Duration,
         _ cancelling: @escaping @Sendable (AbandonedRequest) async throws -> Void
     ) {
         (self.request, session) = (request, request.session)
-        self.connection = connection
-        (loop, self.timeout, self.cancelling) = (connection.loop, timeout, cancelling)
+        self.driver = driver
+        (loop, self.timeout, self.cancelling) = (driver.loop, timeout, cancelling)
     }
 
     func begin() {
@@ -90,6 +90,6 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
     private func end(_ failure: String?) {
         guard task != nil else { return }
         stop()
-        connection?.onLoop { $0.cancellingEnded(self, failure) }
+        driver?.entered { $0.cancellingEnded(self, failure) }
     }
 }

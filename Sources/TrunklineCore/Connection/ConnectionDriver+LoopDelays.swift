@@ -1,13 +1,13 @@
 /// What it means that the event loop was late: the server, which has had to wait, is not judged for that time.
-extension Connection: LoopDelayReceiver {
+extension ConnectionDriver: LoopDelayReceiver {
     func followLoop() {
         guard !memory.isToldOfDelays else { return }
         memory.isToldOfDelays = true
         loop.addDelayReceiver(self)
     }
 
-    package nonisolated func loopWasLate(_ delay: LoopDelay) {
-        onLoop { $0.giveBack(delay) }
+    package func loopWasLate(_ delay: LoopDelay) {
+        entered { $0.giveBack(delay) }
     }
 
     /// Deadlines of callers do not change.

@@ -1,5 +1,5 @@
 /// Replacing a link whose TLS files have changed.
-extension Connection {
+extension ConnectionDriver {
     func watchFiles(of link: Link) {
         guard let interval = options.tls.rotationCheck, link.secured != nil, !options.tls.files.isEmpty else {
             return
@@ -13,7 +13,7 @@ extension Connection {
         // too late has no effect.
         Task(executorPreference: loop.callbackExecutor) { [weak self, options, session = ready.session] in
             let versions = options.tls.files.map(\.version)
-            await self?.saw(versions, forLink: session)
+            self?.schedule { $0.saw(versions, forLink: session) }
         }
     }
 
@@ -23,7 +23,7 @@ extension Connection {
         if versions != ready.fileVersions {
             if versions != memory.seenFiles { observation?.add(.links, .tlsFilesChanged) }
             memory.seenFiles = versions
-            entered { $0.perform($0.machine.renew(because: .files, at: $0.loop.now)) }
+            perform(machine.renew(because: .files, at: loop.now))
         }
         if let ready = self.ready { watchFiles(of: ready) }
     }

@@ -1,5 +1,5 @@
 /// Requests of the server on links, and the answers to them.
-extension Connection {
+extension ConnectionDriver {
     /// `nil` if the protocol has no such frame, or the link has ended.
     func refusal(of request: Frame, on session: SessionID, because reason: ServingRefusal) -> Frame? {
         links[session]?.state.codec.refusal(of: request, because: reason)

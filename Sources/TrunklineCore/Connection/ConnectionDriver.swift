@@ -1,0 +1,242 @@
+/// Performs what the machines of a connection decide: dials, reads, writes, arms timers, and tells its owner what became
+/// of requests and links.
+///
+/// The actor `Connection` owns it. If the connection belongs to a client, the client calls it, too: both actors have the
+/// event loop as their executor, so a call from one to the other would only be a check. Unchecked Sendable: everything
+/// but constants is accessed on `loop` only, by these actors, and by what the loop calls (transports, timers, posted
+/// work).
+final class ConnectionDriver: @unchecked Sendable {
+    let loop: any EventLoop
+    let options: ClientOptions
+    let rules: LinkRules
+    let observation: Observation?
+    let recorder: (any ClientRecorder)?
+    /// Set once, before the first attempt. It owns this driver.
+    weak var connection: Connection?
+
+    var machine: ReconnectMachine
+    var attempt: Attempt?
+    var pathView = PathView()
+    var history = AttemptHistory()
+
+    let links = Links()
+    var memory: LinkMemory
+    var endpointJudge: EndpointJudge
+    let turn = Turn()
+    let timers: ConnectionTimers
+
+    let port: OwnerPort
+    /// `nil` if the connection belongs to a client.
+    let frameUse: FrameUse?
+    var readers = ConnectionReaders()
+    var counts = Connection.Metrics()
+    var ending = Ending()
+    var cancellations: [CancellationRun] = []
+    /// Whether the first waiting request is exclusive, and waits for others on the link.
+    var awaitsAlone = false
+    let reportReaders = ReportReaders()
+
+    /// Its fields are only assigned as a whole: see `Link.state`.
+    final class Turn {
+        var isFlushing = false
+        var isReadScheduled = false
+        var deadlineWait: DeadlineWait?
+        /// Empty. Its memory is used for the next frames that are decoded.
+        private var memory: [Frame] = []
+
+        func takeMemory() -> [Frame] {
+            let memory = memory
+            self.memory = []
+            return memory
+        }
+
+        func giveBack(_ frames: inout [Frame]) {
+            frames.removeAll(keepingCapacity: true)
+            if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
+        }
+    }
+
+    init(
+        to endpoints: [Endpoint],
+        speaking codec: ProtocolCodec,
+        options: ClientOptions,
+        loop: any EventLoop,
+        frameUse: FrameUse?
+    ) {
+        self.loop = loop
+        self.options = options
+        let quarantine = options.requests.quarantine
+        recorder = options.recorderSettings?
+            .makeRecorder(of: endpoints, quarantine: quarantine, codec: codec, on: loop)
+        observation = Observation(options, of: endpoints, recorder, on: loop)
+        rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
+        self.frameUse = frameUse
+        port = OwnerPort(of: frameUse)
+        timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
+        memory = LinkMemory(endpoints)
+        let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
+        machine = ReconnectMachine(
+            endpoints: endpoints,
+            policy: policy,
+            seed: loop.randomSeed(),
+            client: options.membership?.client ?? 0
+        )
+        let silence = EndpointSilence(
+            maximumTimeouts: options.liveness.maximumStalls,
+            patience: options.liveness.probeAfter ?? options.liveness.deadline
+        )
+        let errors = options.failover.errorRate.map {
+            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
+        }
+        let stableAfter = options.reconnecting.stableAfter
+        let replacement = LinkReplacement(stableAfter: stableAfter, seed: loop.randomSeed())
+        endpointJudge = EndpointJudge(errors, silence, replacement)
+    }
+
+    deinit {
+        // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
+        // frame or a write keeps the connection alive.
+        readers.finish()
+        reportReaders.finish()
+        pathView.readers.finish()
+    }
+
+    var codec: ProtocolCodec { rules.codec }
+
+    var dialMemory: DialMemory { memory.dialMemory }
+
+    var lifecycle: Lifecycle { ending.lifecycle }
+
+    var state: ConnectionState {
+        if lifecycle == .draining || lifecycle == .closing { return .draining }
+        switch machine.state {
+        case .idle: return .idle
+        case .connecting(let attempt):
+            if handshaking != nil { return .handshaking(attempt.endpoint, attempt: attempt.number) }
+            return switch self.attempt?.progress.phase {
+            case .resolving: .resolving(attempt.endpoint, attempt: attempt.number)
+            case .securing: .securing(attempt.endpoint, attempt: attempt.number)
+            default: .connecting(attempt.endpoint, attempt: attempt.number)
+            }
+        case .ready(let session):
+            guard let link = links[session] else { return .idle }
+            return .ready(link.endpoint, session: session)
+        case .waiting(let until, let attempt, let cause):
+            return .waiting(delay: max(.zero, until.since(loop.now)), attempt: attempt, cause: cause)
+        case .noNetwork(let cause): return .noNetwork(cause: cause)
+        case .suspended: return .suspended
+        case .closed: return .closed
+        }
+    }
+
+    func publishState() {
+        publishPath()
+        let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
+        let state = state
+        guard readers.update(to: state, waitEnd: end) else { return }
+        if let end, let endpoint = machine.ring.upcoming(at: end) {
+            observation?.add(.links, .attemptPlanned(endpoint))
+        }
+        observation?.add(.links, .stateChanged(state))
+        readers.states.yield(state)
+        guard state == .closed else { return }
+        if let reports = readers.probe?.stop() { publish(reports) }
+        readers.finish()
+        reportReaders.finish()
+        pathView.readers.finish()
+    }
+
+    var handshaking: Link? { links.handshaking }
+
+    var ready: Link? { links.ready }
+
+    func arm(at deadline: Instant?) { timers.arm(.main, at: deadline, for: self) }
+
+    func timerFired(_ name: ConnectionTimers.Name) {
+        recorder?.timerFired(label(of: name))
+        switch name {
+        case .main: mainTimerFired()
+        case .liveness: livenessTimerFired()
+        case .draining: drainingTimedOut()
+        case .files: lookAtFiles()
+        case .path: take(.paths)
+        }
+    }
+
+    private func mainTimerFired() {
+        if lifecycle == .closing { return closingTimerFired() }
+        guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
+        if mustReadFirst() { return arm(at: loop.nextTurn) }
+        handshakeTimedOut(attempt.id)
+    }
+
+    private func label(of name: ConnectionTimers.Name) -> String {
+        switch name {
+        case .main: lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt"
+        case .liveness: "liveness"
+        case .draining: "draining"
+        case .files: "rotation"
+        case .path: "path"
+        }
+    }
+}
+
+/// Where calls enter the driver. Events are delivered when the outermost of them has ended.
+extension ConnectionDriver {
+    @discardableResult
+    func entered<Result>(_ body: (ConnectionDriver) -> Result) -> Result {
+        let isOutermost = port.begin()
+        let result = body(self)
+        if isOutermost {
+            port.end()
+            deliverEvents()
+        }
+        return result
+    }
+
+    /// Runs `body` on the loop, soon, unless the driver has been deallocated by then. May be called on any thread.
+    func schedule(_ body: @escaping @Sendable (ConnectionDriver) -> Void) {
+        loop.schedule(LoopClosure { [weak self] in self?.entered(body) })
+    }
+
+    private func deliverEvents() {
+        while !port.events.isEmpty {
+            var batch = port.takeBatch()
+            _ = port.begin()
+            port.owner?.handle(&batch, of: self)
+            port.end()
+            port.keepMemory(&batch)
+        }
+        observation?.deliver()
+    }
+
+    /// A stream that is filled on the loop.
+    func stream<Element: Sendable>(
+        startingWith first: @escaping @Sendable (ConnectionDriver) -> Element,
+        _ access: @escaping @Sendable (ConnectionDriver, (inout Broadcast<Element>) -> Void) -> Void
+    ) -> AsyncStream<Element> {
+        let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
+        loop.schedule(
+            LoopClosure { [weak self] in
+                guard let self else { return continuation.finish() }
+                entered { $0.add(continuation, startingWith: first($0), access) }
+            }
+        )
+        return stream
+    }
+
+    private func add<Element: Sendable>(
+        _ stream: AsyncStream<Element>.Continuation,
+        startingWith first: Element,
+        _ access: @escaping @Sendable (ConnectionDriver, (inout Broadcast<Element>) -> Void) -> Void
+    ) {
+        // The reader may have ended already; then no termination handler would run.
+        if case .terminated = stream.yield(first) { return }
+        guard lifecycle < .closed else { return stream.finish() }
+        let id = memory.nextNumber()
+        access(self) { $0.add(stream, id: id) }
+        stream.onTermination = { [weak self] _ in
+            self?.schedule { driver in access(driver) { $0.remove(id) } }
+        }
+    }
+}
