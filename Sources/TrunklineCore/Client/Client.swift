@@ -114,11 +114,11 @@ public actor Client {
                     continue
                 }
                 // Also true if its link has ended, or an event that says how it ended is not delivered any more.
-                let hasStarted = driver.hasStarted(id, session, linkPlace)
+                let hasStarted = driver.links.hasStarted(id, session, linkPlace)
                 waiter.resume(.failure(hasStarted ? error.withFate(.unknown) : error))
             }
             for part in parts.held { part.fail(error, isSent: false) }
-            for part in parts.queued { part.fail(error, isSent: !driver.remove(part)) }
+            for part in parts.queued { part.fail(error, isSent: !driver.links.remove(part)) }
             if driver.lifecycle == .closed { return }
             driver.finishClosing()
             driver.observation?.add(.links, .clientDeallocated(pending: waitingCount))
@@ -187,7 +187,7 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
     /// Resumes the callers of `close` when the child processes of links have ended and the events are delivered.
     private func resume(_ waiters: [Continuation<Void>]) {
         let (queues, loop) = (driver.observation?.queues ?? [], loop)
-        driver.whenProcessesHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
+        driver.processes.whenAllHaveEnded { HeldWaiters.resume(waiters, after: queues, on: loop) }
     }
 
     func slowest() -> [Timeline] { dispatcher.ledger.slowestRequests() }

@@ -50,7 +50,7 @@ extension Dispatcher {
             return true
         }
         // A link of another kind loses nothing.
-        guard let isWritten = driver.maySendAgain(id, session, number) else { return true }
+        guard let isWritten = driver.links.maySendAgain(id, session, number) else { return true }
         guard isWritten else {
             look(at: id, extras, after: firstWait, wait: firstWait)
             return true

@@ -154,7 +154,7 @@ extension Dispatcher {
 
     private func lastTry(of request: RequestFacts, at position: OutboundPosition, _ now: Instant) -> TryOnLink? {
         guard case .onLink(let session, _) = request.place else { return nil }
-        return driver.tryOnLink(session, at: position, now: now)
+        return driver.links.tryOnLink(session, at: position, now: now)
     }
 
     @inline(never)

@@ -13,7 +13,7 @@ extension Dispatcher {
         )
         (metrics.pushes, metrics.unexpectedFrames) = (counters.pushes, counters.unexpectedFrames)
         metrics.connection = driver.metrics
-        (metrics.abandoned, metrics.heldSerials, metrics.limits.serials) = driver.held
+        (metrics.abandoned, metrics.heldSerials, metrics.limits.serials) = driver.links.held
         metrics.limits.inFlight = max(1, options.requests.maximumInFlight)
         metrics.limits.waiting = max(0, options.requests.maximumWaiting)
         metrics.limits.waitingBytes = max(0, options.requests.maximumWaitingBytes)
@@ -44,7 +44,7 @@ extension Dispatcher {
 
     func audit() -> [String] {
         let metrics = metrics
-        let onLinks = driver.requestCount
+        let onLinks = driver.links.requestCount
         let ended = metrics.responses + metrics.written + metrics.failed
         let answered = metrics.failures.filter { $0.key.fate == .answered }.values.reduce(0, +)
         let unanswered = metrics.failures.values.reduce(0, +) - answered

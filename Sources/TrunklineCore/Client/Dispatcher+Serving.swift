@@ -111,7 +111,7 @@ extension Dispatcher {
             case .answer, .failed: refuse(request, .failed)
             case .nothing:
                 serving.calls.endWithoutAnswer()
-                driver.noteUnanswered(request)
+                driver.links.noteUnanswered(request)
             case .stopped: refuse(request, .notServed)
             }
         }
@@ -141,21 +141,21 @@ extension Dispatcher {
 
     private mutating func refuse(_ request: Frame, _ reason: ServingRefusal) {
         guard serving.calls.mayRefuse, lifecycle < .closing, let session = request.session,
-            var frame = driver.refusal(of: request, on: session, because: reason)
+            var frame = driver.links.refusal(of: request, on: session, because: reason)
         else { return drop(request, unless: reason) }
         frame.kind = .response
         if !send(frame, for: request, reason) { drop(request, unless: reason) }
     }
 
     private mutating func drop(_ request: Frame, unless reason: ServingRefusal? = nil) {
-        driver.noteUnanswered(request)
+        driver.links.noteUnanswered(request)
         if reason == .cancelled { return }  // counted when it was cancelled
         serving.calls.drop()
         serving.noteDropped()
     }
 
     private mutating func send(_ frame: Frame, for request: Frame, _ reason: ServingRefusal?) -> Bool {
-        guard let session = request.session, driver.mayAnswer(on: session) else {
+        guard let session = request.session, driver.links.mayAnswer(on: session) else {
             return false
         }
         let id = serving.calls.queue(reason, for: request, on: session)

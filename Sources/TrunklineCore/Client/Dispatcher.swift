@@ -75,7 +75,7 @@ struct Dispatcher {
 extension Dispatcher {
     mutating func perform(_ commands: inout [Command], for owner: any ConnectionOwner) -> BatchEnd {
         ledger.beginBatch()
-        directRoom = isReady ? driver.room : 0
+        directRoom = isReady ? driver.links.room : 0
         perform(&commands)
         directRoom = 0
         ledger.tellCollected()
@@ -372,7 +372,7 @@ extension Dispatcher {
         let mayAdmit = driver.admitEarly(from: &requests.queue, &parts)
         requests.noteAdmissions(at: loop.now)
         let mayGo = mayAdmit && !requests.queue.hasWaiting
-        directRoom = driver.room
+        directRoom = driver.links.room
         if isAnswer, driver.mayAdmitAnswer { return nil }
         return mayGo ? nil : requests.queue.refusal(for: cost)
     }
@@ -390,7 +390,7 @@ extension Dispatcher {
     }
 
     private mutating func failImpatient() -> Bool {
-        let shortage = driver.serialShortage
+        let shortage = driver.links.serialShortage
         var isRefused = false
         for id in impatient {
             guard let shortage, requests.request(id)?.expectsResponse == true, requests.remove(id) != nil else {
@@ -421,7 +421,7 @@ extension Dispatcher {
             return end(id, unsentError(code, message))
         }
         let now = loop.now
-        let onLink = driver.tryOnLink(id, session, linkPlace, at: now)
+        let onLink = driver.links.tryOnLink(id, session, linkPlace, at: now)
         switch driver.cancel(id, session, linkPlace, isTimeout: isTimeout) {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.
@@ -480,7 +480,7 @@ extension Dispatcher {
             return BatchEnd(nextTime: loop.nextTurn, closeWaiters: [])
         }
         let now = loop.turnTime
-        driver.endQuarantines()
+        driver.links.endQuarantines(at: now)
         endExpired(at: now)
         endRests(at: now)
         if let deadline = drainDeadline, deadline <= now {

@@ -321,7 +321,7 @@ extension Dispatcher {
             case .waiting?, .delayed?: return .waiting
             case .onLink(_, .written)?: return .none  // a one-way message has no parts
             case .onLink(let session, .response(let number))?:
-                let position = driver.position(of: id, number, on: session)
+                let position = driver.links.position(of: id, number, on: session)
                 return position.map { .onLink(session: session, number, $0) } ?? .none
             }
         }
@@ -331,7 +331,7 @@ extension Dispatcher {
         let error = ClientError(.cancelled, .unknown, "cancelled by the caller")
         if let held = parts.takeHeld(id) { return held.fail(error, isSent: false) }
         guard let queued = parts.queued[id] else { return }  // it has already ended
-        if driver.remove(queued) {
+        if driver.links.remove(queued) {
             parts.takeQueued(id)?.fail(error, isSent: false)
         } else {
             // Partly written: the rest must go out as well.
@@ -344,7 +344,7 @@ extension Dispatcher {
     mutating func endParts(of id: RequestID, _ error: ClientError) -> RequestParts.Target? {
         guard parts.hasTargets, var ended = parts.end(id) else { return nil }
         for part in ended.queued {
-            let isSent = !part.isDropped && !driver.remove(part)
+            let isSent = !part.isDropped && !driver.links.remove(part)
             if isSent { ended.target.hasWrittenPart = true }
             if isSent, part.endsRequest { ended.target.isIncomplete = false }
             part.fail(error, isSent: isSent)

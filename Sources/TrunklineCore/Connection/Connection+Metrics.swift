@@ -168,7 +168,7 @@ extension Connection {
     ///
     /// Each access creates a separate stream. A reader that is more than 64 reports behind misses the oldest ones. With
     /// `options.diagnosis.probe`, reports wait for the probe.
-    public nonisolated var disconnects: AsyncStream<DisconnectReport> { driver.reportReaders.makeStream() }
+    public nonisolated var disconnects: AsyncStream<DisconnectReport> { driver.reports.readers.makeStream() }
 
     struct PresentValues: Sendable, Hashable {
         /// `nil` if the connection is closed and forgotten.

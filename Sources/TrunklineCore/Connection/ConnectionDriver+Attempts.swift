@@ -75,21 +75,12 @@ extension ConnectionDriver {
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
-        counts.attempts += 1
-        followNetwork()
+        reports.counts.attempts += 1
+        paths.follow(machine.endpoints, for: self)
         followLoop()
-        lookAtPaths()
-        self.attempt = makeAttempt(attempt)
-        notePathsOfAttempt()
-        guard mayOverlap else {
-            self.attempt?.isHeld = true
-            return arm(at: nil)
-        }
-        dial(attempt)
-    }
-
-    private func makeAttempt(_ attempt: ReconnectMachine.Attempt) -> Attempt {
-        Attempt(attempt, startedAt: loop.now, initialPath: path(to: attempt.endpoint))
+        paths.look(at: machine.endpoints)
+        self.attempt = Attempt(attempt, startedAt: loop.now, isHeld: !mayOverlap, paths)
+        if mayOverlap { dial(attempt) } else { arm(at: nil) }
     }
 
     private func dial(_ attempt: ReconnectMachine.Attempt) {
@@ -100,8 +91,18 @@ extension ConnectionDriver {
         let dialer = makeDialer(for: attempt.endpoint)
         self.attempt?.dialer = dialer
         dialer.dial(for: self)
-        followProcess(of: dialer, attempt)
+        followProcesses(of: dialer, attempt)
         noteProgress()
+    }
+
+    /// Whatever becomes of the attempt and its link, to the end of each process.
+    private func followProcesses(of dialer: any Dialer, _ attempt: ReconnectMachine.Attempt) {
+        for transport in dialer.opening {
+            let hasProcess = transport.followProcess { [weak self] event in
+                self?.entered { $0.processes.heard(event, attempt.endpoint, attempt.id) }
+            }
+            if hasProcess { processes.begin() }
+        }
     }
 
     private func obstacleToDatagrams(_ endpoint: Endpoint) -> TransportError? {
@@ -126,17 +127,7 @@ extension ConnectionDriver {
 
     private func noteProgress() {
         guard let attempt else { return }
-        let progress = attempt.progress
-        // The addresses of an earlier attempt are kept until there are new ones.
-        if !progress.addresses.isEmpty, progress.addresses != attempt.addresses {
-            attempt.addresses = progress.addresses
-            pathView.addresses[attempt.decision.endpoint] = progress.addresses
-            pathView.unresolved.remove(attempt.decision.endpoint)
-            notePathsOfAttempt()
-        }
-        if attempt.firstPath == nil, let address = progress.firstAddress {
-            attempt.firstPath = (address, path(to: address))
-        }
+        attempt.noteProgress(paths)
         publishState()
     }
 
@@ -146,8 +137,7 @@ extension ConnectionDriver {
         guard attempt?.isHeld == true, mayOverlap else { return }
         schedule { driver in
             guard let held = driver.attempt, held.isHeld, driver.mayOverlap else { return }
-            driver.attempt = driver.makeAttempt(held.decision)
-            driver.notePathsOfAttempt()
+            driver.attempt = Attempt(held.decision, startedAt: driver.loop.now, isHeld: false, driver.paths)
             driver.dial(held.decision)
         }
     }
@@ -158,19 +148,15 @@ extension ConnectionDriver {
         let phase: DisconnectReport.Phase =
             handshaking != nil ? .handshaking : self.attempt?.progress.phase ?? .connecting
         if phase == .resolving {
-            // A look-up without an answer says nothing about the name, nor about the network of this host.
-            if self.attempt?.progress.isResolved == true {
-                pathView.unresolved.insert(attempt.endpoint)
-            } else {
-                pathView.unresolved.remove(attempt.endpoint)
-            }
+            paths.couldNotResolve(attempt.endpoint, hasAnswer: self.attempt?.progress.isResolved == true)
         }
-        let (paths, startedAt) = (pathsOfAttempt, self.attempt?.startedAt)
+        var subject = LinkReports.Subject(attempt, pathsOfAttempt)
+        subject.lateSince = self.attempt?.startedAt
         // The addresses to which a route leads may be those that were not found.
         let mayHaveRoute = self.attempt?.progress.isPartlyResolved == true && loop.pathMonitor.hasNetwork
-        let wasSilent = handshaking?.handshake?.hasHeard == false
+        subject.wasSilent = handshaking?.handshake?.hasHeard == false
         let hadFarewell = handshaking?.farewell != nil
-        let details = handshaking.map { self.details(of: $0, DisconnectCause(error)) }
+        subject.details = handshaking.map { details(of: $0, DisconnectCause(error)) }
         endDialling()
         handshaking?.secured?.forgetUnansweredSession()  // of `startTLS()`; a dialer does that itself
         dropHandshaking(.lostDuringHandshake(error, .notSent))
@@ -178,24 +164,14 @@ extension ConnectionDriver {
         history.attemptFailed(attempt.endpoint, error)
         memory.heartbeats?.attemptFailed(attempt.endpoint)
         let cause = DisconnectCause(error)
-        let server = (attempt.endpoint, attempt.id, attempt.number)
         let refusal = error as? HandshakeRefusal
         // A farewell has been counted already.
         if !hadFarewell, !(error is TransportError), let reason = ServerReason(statedBy: error) {
-            counts.linkEndReasons.count(reason.label)
+            reports.counts.linkEndReasons.count(reason.label)
         }
         let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)
-        report(
-            phase,
-            cause,
-            error,
-            server,
-            paths,
-            wasSilent: wasSilent,
-            lateSince: startedAt,
-            details: details,
-            isPermanent: isPermanent
-        )
+        subject.isPermanent = isPermanent
+        report(phase, cause, error, subject)
         perform(
             machine.attemptFailed(
                 id,
@@ -204,7 +180,7 @@ extension ConnectionDriver {
                 retryAfter: refusal?.retryAfter,
                 hasRoute: !cause.mayBeOurNetwork || mayHaveRoute || hasRoute,
                 isOfThisHost: cause.isOfThisHost || (error as? TransportError)?.code == .proxy(.unreachable),
-                looksAgain: looksForRouteAgain,
+                looksAgain: paths.looksForRouteAgain,
                 at: loop.now
             )
         )
@@ -227,9 +203,9 @@ extension ConnectionDriver {
         begun.dialer = nil
         memory.linksBegun += 1
         let now = loop.now
-        counts.connectDurations.record(from: begun.startedAt, to: now)
-        notePassedOver(channel, of: attempt.endpoint)
-        let path = path(of: transport, to: channel.address.family == nil ? nil : channel.address)
+        reports.counts.connectDurations.record(from: begun.startedAt, to: now)
+        reports.notePassedOver(channel, of: attempt.endpoint)
+        let path = paths.path(of: transport, to: channel.address.family == nil ? nil : channel.address)
         let link = Link(
             attempt,
             transport,
@@ -247,17 +223,6 @@ extension ConnectionDriver {
         if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
-    private func notePassedOver(_ channel: DialedChannel, of endpoint: Endpoint) {
-        for failure in channel.passedOver {
-            guard let address = failure.address else { continue }
-            counts.addressFailures.count(address.description)
-            observation?.add(
-                .links,
-                .addressFailed(endpoint, address: "\(address)", failure.error, instead: "\(channel.address)")
-            )
-        }
-    }
-
     func becomeReady(_ session: SessionID, afterHandshake: Bool) {
         guard let action = machine.linkReady(session, afterHandshake: afterHandshake, at: loop.now) else { return }
         let startedAt = attempt?.startedAt
@@ -266,7 +231,7 @@ extension ConnectionDriver {
         if case .drain(let replaced, _) = action { drainReplaced(replaced) }
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
-        counts.links += 1
+        reports.counts.links += 1
         if memory.heartbeats != nil { learnFromLoss(before: link) }
         observation?.add(
             .links,
@@ -288,7 +253,7 @@ extension ConnectionDriver {
         links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
         timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
         startLiveness(link)
-        if link.secured != nil { noteCertificates(of: link) }
+        certificates.note(of: link)
         updateReading()
         if memory.hasLostSession {
             memory.hasLostSession = false

@@ -12,7 +12,7 @@ package enum Lifecycle: Comparable {
 extension ConnectionDriver {
     func whenClosed(_ continuation: Continuation<Void>) {
         if lifecycle == .closed {
-            whenProcessesHaveEnded { continuation.resume() }
+            processes.whenAllHaveEnded { continuation.resume() }
         } else {
             ending.waiters.append(continuation)
         }
@@ -112,7 +112,7 @@ extension ConnectionDriver {
         port.append(.closed)
         publishState()
         let waiters = exchange(&ending.waiters, with: [])
-        if !waiters.isEmpty { whenProcessesHaveEnded { for waiter in waiters { waiter.resume() } } }
+        if !waiters.isEmpty { processes.whenAllHaveEnded { for waiter in waiters { waiter.resume() } } }
     }
 }
 

@@ -22,7 +22,7 @@ extension ConnectionDriver {
         let now = loop.turnTime
         if let wait = turn.deadlineWait, wait.turn == now { return wait.isOn }
         let begun = turn.deadlineWait?.isOn == true ? turn.deadlineWait : nil
-        let read = counts.bytesReceived &+ counts.framesReceived
+        let read = reports.counts.bytesReceived &+ reports.counts.framesReceived
         let (begin, beganAt) = (begun?.begin ?? read, begun?.beganAt ?? now)
         let unread = unreadCount
         // Without progress there is nothing to wait for.

@@ -63,7 +63,7 @@ extension ConnectionDriver {
         link.state.machine.send(closingFrame)
         var result = Link.WriteResult()
         write(link, &result)
-        noteUnencodable(result.refused)
+        reports.noteUnencodable(result.refused)
         let isSent = result.refused.isEmpty && result.failure == nil && link.finalReads == nil
         link.draining?.awaitsAnswer = isSent && farewell == nil && link.state.codec.closingIsAnswered
         // The peer can no longer receive anything.

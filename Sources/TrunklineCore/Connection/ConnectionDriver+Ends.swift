@@ -141,20 +141,13 @@ extension ConnectionDriver {
         phase: DisconnectReport.Phase = .draining,
         hasSpoken: Bool = true
     ) {
-        report(
-            phase,
-            cause,
-            error,
-            (link.endpoint, link.session, link.attempt),
-            pathsAtEnd(of: link),
-            lifetime: link.readySince.map { loop.now.since($0) } ?? .zero,
-            departure: departure,
-            requestsLost: requestsLost,
-            bytesUnsent: remains.unwrittenBytes,
-            wasSilent: options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard,
-            hasSpoken: hasSpoken,
-            lateSince: link.state.machine.liveness.rules.lastHeard,
-            details: details(of: link, cause)
-        )
+        var subject = LinkReports.Subject(link, paths.pathsAtEnd(of: link), at: loop.now)
+        (subject.departure, subject.requestsLost) = (departure, requestsLost)
+        subject.bytesUnsent = remains.unwrittenBytes
+        subject.wasSilent = options.handshake.perform == nil && !link.state.machine.liveness.rules.hasHeard
+        subject.hasSpoken = hasSpoken
+        subject.lateSince = link.state.machine.liveness.rules.lastHeard
+        subject.details = details(of: link, cause)
+        report(phase, cause, error, subject)
     }
 }

@@ -95,7 +95,7 @@ extension ConnectionDriver {
         guard !handshake.hasRestoredTooMuch else { return perform(machine.restartAttempt(at: loop.now)) }
         adopt(handshake.learned, from: link)
         var early = endHandshake(.handshakeIsOver)
-        counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
+        reports.counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
         becomeReady(session, afterHandshake: handshake.hasHeard)
         // These frames were received before everything that is read from now on.
         if let ready, ready.session == session { deliver(&early, ready) }
@@ -242,7 +242,7 @@ extension ConnectionDriver {
             // A frame may have ended the attempt. The rest is discarded.
             guard handshaking(session) != nil else { return }
             if frame.linkEnding == .now, !link.exchangesDatagrams { link.handshake?.hasLastFrame = true }
-            if frame.isFarewell { noteFarewell(frame.reason, link) }
+            if frame.isFarewell { reports.noteFarewell(frame.reason, link) }
             switch frame.kind {
             case .response: takeReply(frame, link)
             case .ping:
@@ -303,7 +303,7 @@ extension ConnectionDriver {
             default: handshake.hasStray = true
             }
         }
-        if let dropped = taken.dropped { note(dropped, link) }
+        if let dropped = taken.dropped { reports.note(dropped, link) }
         guard let violation = taken.violation else { return }
         // Which requests it answers is not known.
         guard let expected else { return attemptFailed(link.session, violation) }
@@ -349,7 +349,7 @@ extension ClientOptions {
     /// A limit that protects the server applies to handshakes, too.
     fileprivate var handshakeWindow: Int {
         let limit = requests.maximumInFlight
-        let window = limit < ConnectionDriver.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
+        let window = limit < Links.strictLimit ? min(limit, handshake.maximumInFlight) : handshake.maximumInFlight
         return max(1, window)
     }
 }

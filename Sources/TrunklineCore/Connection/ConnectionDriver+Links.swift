@@ -15,8 +15,8 @@ extension ConnectionDriver {
         )
         link.mayHaveMore = result.mayHaveMore
         if result.isShareUsedUp { scheduleReading() }
-        counts.noteReceived(result.count, frames.count)
-        if let dropped = result.dropped { note(dropped, link) }
+        reports.counts.noteReceived(result.count, frames.count)
+        if let dropped = result.dropped { reports.note(dropped, link) }
         let hasFrames = !frames.isEmpty
         if hasFrames { recorder?.received(frames, session: session, at: loop.now) }
         if result.isLookSooner { armLiveness() }
@@ -33,11 +33,6 @@ extension ConnectionDriver {
         } else {
             lose(session, finalReads.failure)
         }
-    }
-
-    func note(_ dropped: Link.Dropped, _ link: Link) {
-        counts.droppedDatagrams += dropped.count
-        observation?.add(.mismatches, .datagramsDropped(dropped.count, link.endpoint, dropped.reason))
     }
 
     private func isLostInHandshake(_ link: Link) -> Bool {
@@ -143,7 +138,7 @@ extension ConnectionDriver {
         // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
         for refusal in result.refused where refusal.item.id == nil && refusal.item.frame.kind == .ping {
             guard links[session] != nil else { return }
-            counts.pings -= 1
+            reports.counts.pings -= 1
             link.state.machine.pingRefused(wasQueued: true, at: loop.turnTime)
             armLiveness()
         }
@@ -170,11 +165,11 @@ extension ConnectionDriver {
             of: link,
             on: loop
         )
-        counts.noteSent(result.byteCount, result.frameCount)
+        reports.counts.noteSent(result.byteCount, result.frameCount)
     }
 
     private func take(_ result: Link.WriteResult, _ link: Link) {
-        noteUnencodable(result.refused)
+        reports.noteUnencodable(result.refused)
         if link.isInHandshake { return takeInHandshake(result, link) }
         for refusal in result.refused {
             guard let id = refusal.item.id else { continue }
@@ -196,13 +191,6 @@ extension ConnectionDriver {
             }
         }
         if port.isWaiting, link.isReady { port.append(.room) }
-    }
-
-    func noteUnencodable(_ refused: [OutboundQueue.Refusal]) {
-        for refusal in refused where refusal.item.id == nil {
-            counts.unencodableFrames += 1
-            counts.lastEncodingFailure = refusal.error
-        }
     }
 
     /// Frames sent before the peer closed may be unread. A draining link may not be read: it is lost at its deadline.

@@ -72,13 +72,13 @@ extension ConnectionDriver {
         guard !link.state.machine.isHeld, let ping = link.state.codec.ping(number: number) else {
             return link.state.machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
-        if link.state.machine.send(ping: ping, at: loop.now) { counts.pings += 1 }
+        if link.state.machine.send(ping: ping, at: loop.now) { reports.counts.pings += 1 }
         if !link.transport.awaitsWritable { scheduleFlush() }
     }
 
     func notePong(_ link: Link) {
         if let duration = link.state.machine.liveness.rules.measuredRoundTrip {
-            counts.pingDurations.record(duration)
+            reports.counts.pingDurations.record(duration)
         }
         if memory.heartbeats != nil { noteSurvival(of: link) }
     }

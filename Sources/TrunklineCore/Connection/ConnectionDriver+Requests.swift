@@ -22,7 +22,7 @@ extension ConnectionDriver {
     /// Returns whether the link takes a further request.
     func admitEarly(from queue: inout RequestQueue, _ parts: inout RequestParts) -> Bool {
         admit(from: &queue, &parts)
-        return mayAdmit
+        return links.room > 0 && ready?.state.takesMore(rules) == true
     }
 
     private func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
@@ -35,7 +35,7 @@ extension ConnectionDriver {
             hasToWrite = ready.state.admitAnswers(from: &queue, at: now, by: rules, into: &events)
         }
         // One of each in turn, so that neither takes all the room below the watermark.
-        var room = room
+        var room = links.room
         repeat {
             var (most, isAlone) = (parts.heldCount == 0 ? room : min(room, 1), false)
             if !queue.exclusives.isEmpty {
@@ -82,29 +82,7 @@ extension ConnectionDriver {
         }
     }
 
-    func position(of id: RequestID, _ number: SerialNumber, on session: SessionID) -> OutboundPosition? {
-        guard let link = links[session], let entry = link.state.machine.requests[number], entry.id == id else {
-            return nil
-        }
-        return entry.position
-    }
-
-    private var mayAdmit: Bool { room > 0 && ready?.state.takesMore(rules) == true }
-
     var mayAdmitAnswer: Bool { ready?.state.isBelowWatermark(rules) == true }
-
-    var room: Int {
-        guard let ready else { return 0 }
-        let room = ready.maximumInFlight - inFlight
-        return ready.exchangesDatagrams ? min(room, windowRoom(on: ready)) : room
-    }
-
-    /// Abandoned requests do not count: they are no longer sent, and may be held for long.
-    private func windowRoom(on link: Link) -> Int { link.window.size - link.state.machine.count }
-
-    var isAtMaximum: Bool { inFlight >= maximumInFlight }
-
-    var isWindowFull: Bool { ready.map { $0.exchangesDatagrams && windowRoom(on: $0) <= 0 } ?? false }
 
     func admitNow(
         _ requests: [Request],
@@ -128,76 +106,6 @@ extension ConnectionDriver {
 
     func scheduleFlushUnlessFull(_ link: Link) {
         if !link.transport.awaitsWritable { scheduleFlush() }
-    }
-
-    private var isInOrder: Bool { rules.isInOrder }
-    private var maximumInFlight: Int { ready?.maximumInFlight ?? max(1, options.requests.maximumInFlight) }
-
-    /// From this limit on, `maximumInFlight` bounds the client's memory. A limit below it protects the server: it holds
-    /// across draining links, and no link is replaced because of it.
-    static let strictLimit = 1024
-    private var isStrict: Bool { maximumInFlight < Self.strictLimit }
-
-    /// Includes abandoned ones.
-    private var inFlight: Int {
-        // The usual case, in one access.
-        if let ready = links.onlyReady { return ready.state.machine.inFlightCount }
-        return requestCount + abandonedInFlight
-    }
-
-    /// Without abandoned ones.
-    var requestCount: Int {
-        var count = ready?.state.machine.count ?? 0
-        for link in links.draining { count += link.state.machine.count }
-        return count
-    }
-
-    private var abandonedInFlight: Int {
-        var count = ready?.state.machine.requests.abandonedCount ?? 0
-        if let handshaking { count += handshaking.state.machine.requests.abandonedCount }
-        if isStrict { for link in links.draining { count += link.state.machine.requests.abandonedCount } }
-        return count
-    }
-
-    var serialShortage: String? {
-        guard let ready, let (count, abandoned, holders) = ready.state.machine.exhaustion else { return nil }
-        let serials = count == 1 ? "the only serial number is" : "all \(count) serial numbers are"
-        return "\(serials) in use, \(abandoned) by \(holders)"
-    }
-
-    private var whatHoldsOthersBack: String? {
-        guard inFlight < maximumInFlight else {
-            let abandoned = abandonedInFlight
-            let givenUp = abandoned == 0 ? "" : ", \(abandoned) of them abandoned"
-            let requests = Quantity.count(inFlight, "request is", "requests are")
-            return "\(requests) in flight (requests.maximumInFlight)\(givenUp)"
-        }
-        if let ready, isWindowFull {
-            let count = ready.state.machine.count
-            let requests = Quantity.count(count, "request is", "requests are")
-            return "\(requests) unanswered (requests.datagramWindow, now \(ready.window.size))"
-        }
-        if let ready, ready.state.machine.isHeld {
-            let isCancelling = cancellations.contains { $0.session == ready.session }
-            return isCancelling
-                ? "an abandoned request is being cancelled (requests.cancelling)"
-                : "a request is in flight that no other may follow"
-        }
-        if awaitsAlone { return "a request that must go out alone waits for those in flight" }
-        let mayBeChannel = rules.isByChannel && ready?.state.isBelowWatermark(rules) == true
-        return serialShortage ?? (mayBeChannel ? "earlier requests of its channel are unanswered" : nil)
-    }
-
-    /// Returns what kept the request from going out. If responses are matched in order and it waited for abandoned
-    /// requests, it counts as written after them. `isDelayed`: it waited between two tries, so not for a response.
-    func timedOutWaiting(isDelayed: Bool) -> String? {
-        guard let ready else { return nil }
-        let isBehind = isInOrder && abandonedInFlight > 0 && inFlight >= maximumInFlight
-        let hasSilence = endpointJudge.isSilent || ready.state.machine.isToBeJudged
-        if isBehind || !isDelayed && hasSilence {
-            ready.state.machine.noteTimedOutUnsent(asIfWritten: isBehind)
-        }
-        return whatHoldsOthersBack
     }
 
     enum GivenUp: Sendable {
@@ -248,39 +156,6 @@ extension ConnectionDriver {
         return true
     }
 
-    /// Does nothing if a byte of the part was written.
-    func remove(_ part: RequestPart) -> Bool {
-        guard let (session, position) = part.place, let link = links[session] else { return false }
-        return link.state.machine.removePart(part.id, at: position)
-    }
-
-    /// `nil` if the request has left its link.
-    func tryOnLink(
-        _ id: RequestID,
-        _ session: SessionID,
-        _ place: LinkMachine.Place,
-        at now: Instant
-    ) -> TryOnLink? {
-        guard let link = links[session], let times = link.state.machine.writeTimes(of: id, at: place) else {
-            return nil
-        }
-        return link.state.tryOnLink(times, now: now, hasFailed: true)
-    }
-
-    func tryOnLink(_ session: SessionID, at position: OutboundPosition, now: Instant) -> TryOnLink? {
-        links[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
-    }
-
-    func hasStarted(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place) -> Bool {
-        links[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
-    }
-
-    /// Whether all of the request was written. `nil` if the link exchanges no datagrams.
-    func maySendAgain(_ id: RequestID, _ session: SessionID, _ number: SerialNumber) -> Bool? {
-        guard let link = links[session], link.exchangesDatagrams else { return nil }
-        return link.state.machine.maySendAgain(id, as: number)
-    }
-
     func sendAgain(
         _ frame: Frame,
         _ id: RequestID,
@@ -308,11 +183,11 @@ extension ConnectionDriver {
         if link.exchangesDatagrams, taken.answers > 0 {
             link.window.answered(taken.answers, unanswered: link.state.machine.count)
         }
-        if let dropped = taken.dropped { note(dropped, link) }
+        if let dropped = taken.dropped { reports.note(dropped, link) }
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
         if taken.hasPong { notePong(link) }
         if taken.lastFrame != nil {
-            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { noteFarewell(reason, link) }
+            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { reports.noteFarewell(reason, link) }
         }
         if !link.isDraining {
             if taken.answers > 0 { noteAnswer(link) }
@@ -330,12 +205,6 @@ extension ConnectionDriver {
         if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
     }
 
-    func noteFarewell(_ reason: ServerReason?, _ link: Link) {
-        guard let reason else { return }
-        if link.farewell == nil { counts.linkEndReasons.count(reason.label) }
-        link.farewell = reason
-    }
-
     private func noteAnswer(_ link: Link) {
         guard !link.hasAnswered, machine.state == .ready(session: link.session) else { return }
         link.hasAnswered = true
@@ -351,7 +220,7 @@ extension ConnectionDriver {
         var frames = frames
         for index in frames.indices {
             frames[index].session = link.session
-            if frames[index].isFarewell { noteFarewell(frames[index].reason, link) }
+            if frames[index].isFarewell { reports.noteFarewell(frames[index].reason, link) }
         }
         port.append(.pushes(frames))
         guard let finalFrame = frames.first(where: { $0.linkEnding == .now }) else { return }
@@ -409,92 +278,5 @@ extension ConnectionDriver {
         )
         if action != .none { ready.departure = explanation }
         perform(action)
-    }
-
-    /// Returns when to check again, for serials whose quarantine ends and for a link to be replaced.
-    private func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
-        let now = loop.turnTime
-        let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
-        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate, endpointJudge.errorRateText) }
-        guard let ready = links.onlyReady else {
-            if let ready { judge(ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
-            return nextLook
-        }
-        let (isToBeJudged, quarantineEnd) = ready.state.machine.look
-        if isToBeJudged || isWaiting || look.isShort {
-            judge(ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
-            return nextLook
-        }
-        return quarantineEnd
-    }
-
-    private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
-        if isToBeJudged {
-            // While the client itself does not read or run, timeouts say nothing about the server.
-            let verdict = endpointJudge.judgeAnswers(
-                on: &link.state.machine,
-                counts: !port.isPaused && !isServerExcused,
-                maximumStalls: options.liveness.maximumStalls,
-                at: now
-            )
-            armLiveness()
-            if let verdict { leaveEndpoint(because: verdict.departure, verdict.explanation) }
-        }
-        guard isWaiting || endpointJudge.replacement.isShort, let ready else { return }
-        let use = use(of: ready)
-        let policy = options.reconnecting.policy ?? NoRetries()
-        guard
-            let verdict = endpointJudge.judgeShortage(
-                on: &ready.state.machine,
-                use,
-                isWaiting: isWaiting,
-                at: now,
-                policy
-            )
-        else { return }
-        leaveEndpoint(because: verdict.departure, verdict.explanation)
-    }
-
-    private func use(of link: Link) -> LinkUse {
-        LinkUse(
-            inFlight: inFlight,
-            maximumInFlight: maximumInFlight,
-            isStrict: isStrict,
-            isByChannel: rules.isByChannel,
-            awaitsAlone: awaitsAlone,
-            isBelowWatermark: link.state.isBelowWatermark(rules),
-            isCancelling: cancellations.contains { $0.session == link.session }
-        )
-    }
-
-    private var nextLook: Instant? {
-        var next = ready?.state.machine.requests.nextQuarantineEnd
-        if let again = endpointJudge.replacement.lookAgainAt { next = min(next ?? again, again) }
-        guard links.onlyReady == nil else { return next }
-        for link in links.all {
-            if let end = link.state.machine.requests.nextQuarantineEnd { next = min(next ?? end, end) }
-        }
-        return next
-    }
-
-    func endQuarantines() {
-        let now = loop.turnTime
-        for link in links.all {
-            link.state.machine.endQuarantine(at: now)
-            link.state.noteEnds()
-        }
-    }
-
-    /// Of all links that are not handshaking.
-    var held: (abandoned: Int, serials: Int, allSerials: Int) {
-        var (abandoned, serials, all) = (0, 0, 0)
-        for link in links.all where !link.isInHandshake {
-            abandoned += link.state.machine.requests.abandonedCount
-            if !isInOrder {
-                serials += link.state.machine.requests.heldCount
-                all.addClamped(Int(clamping: link.state.machine.requests.span))
-            }
-        }
-        return (abandoned, serials, all)
     }
 }

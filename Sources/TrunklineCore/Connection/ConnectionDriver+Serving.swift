@@ -1,20 +1,5 @@
 /// Requests of the server on links, and the answers to them.
 extension ConnectionDriver {
-    /// `nil` if the protocol has no such frame, or the link has ended.
-    func refusal(of request: Frame, on session: SessionID, because reason: ServingRefusal) -> Frame? {
-        links[session]?.state.codec.refusal(of: request, because: reason)
-    }
-
-    func noteUnanswered(_ request: Frame) {
-        guard let session = request.session else { return }
-        links[session]?.state.codec.noteUnanswered(request)
-    }
-
-    func mayAnswer(on session: SessionID) -> Bool {
-        guard let link = links[session] else { return false }
-        return link.finalReads == nil && !link.isInHandshake
-    }
-
     /// Like a part of a request, the answer never moves to another link.
     func answer(_ frame: Frame, _ id: RequestID, to serial: SerialNumber, on session: SessionID) {
         guard let link = links[session] else { return }

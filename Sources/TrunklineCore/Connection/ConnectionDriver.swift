@@ -6,20 +6,16 @@
 /// but constants is accessed on `loop` only, by these actors, and by what the loop calls (transports, timers, posted
 /// work).
 final class ConnectionDriver: @unchecked Sendable {
-    let loop: any EventLoop
-    let options: ClientOptions
-    let rules: LinkRules
-    let observation: Observation?
-    let recorder: (any ClientRecorder)?
+    let context: ConnectionContext
     /// Set once, before the first attempt. It owns this driver.
     weak var connection: Connection?
 
     var machine: ReconnectMachine
     var attempt: Attempt?
-    var pathView = PathView()
+    let paths: PathView
     var history = AttemptHistory()
 
-    let links = Links()
+    let links: Links
     var memory: LinkMemory
     var endpointJudge: EndpointJudge
     let turn = Turn()
@@ -29,12 +25,13 @@ final class ConnectionDriver: @unchecked Sendable {
     /// `nil` if the connection belongs to a client.
     let frameUse: FrameUse?
     var readers = ConnectionReaders()
-    var counts = Connection.Metrics()
+    let reports: LinkReports
+    let certificates: CertificateView
+    let processes: ChildProcesses
     var ending = Ending()
     var cancellations: [CancellationRun] = []
     /// Whether the first waiting request is exclusive, and waits for others on the link.
     var awaitsAlone = false
-    let reportReaders = ReportReaders()
 
     /// Its fields are only assigned as a whole: see `Link.state`.
     final class Turn {
@@ -63,17 +60,23 @@ final class ConnectionDriver: @unchecked Sendable {
         loop: any EventLoop,
         frameUse: FrameUse?
     ) {
-        self.loop = loop
-        self.options = options
-        let quarantine = options.requests.quarantine
-        recorder = options.recorderSettings?
-            .makeRecorder(of: endpoints, quarantine: quarantine, codec: codec, on: loop)
-        observation = Observation(options, of: endpoints, recorder, on: loop)
-        rules = LinkRules(codec, options, observation, deliversAll: frameUse != nil)
+        let context = ConnectionContext(
+            of: endpoints,
+            speaking: codec,
+            options,
+            on: loop,
+            deliversAll: frameUse != nil
+        )
+        self.context = context
+        paths = PathView(context)
+        links = Links(maximumInFlight: options.requests.maximumInFlight)
+        reports = LinkReports(context)
+        processes = ChildProcesses(context)
         self.frameUse = frameUse
         port = OwnerPort(of: frameUse)
         timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
         memory = LinkMemory(endpoints)
+        certificates = CertificateView(context, memory.dialMemory)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(
             endpoints: endpoints,
@@ -97,11 +100,16 @@ final class ConnectionDriver: @unchecked Sendable {
         // Releasing the links closes their sockets. Only the streams have to be finished: a caller that waits for a
         // frame or a write keeps the connection alive.
         readers.finish()
-        reportReaders.finish()
-        pathView.readers.finish()
+        reports.readers.finish()
+        paths.readers.finish()
     }
 
-    var codec: ProtocolCodec { rules.codec }
+    var loop: any EventLoop { context.loop }
+    var options: ClientOptions { context.options }
+    var rules: LinkRules { context.rules }
+    var observation: Observation? { context.observation }
+    var recorder: (any ClientRecorder)? { context.recorder }
+    var codec: ProtocolCodec { context.codec }
 
     var dialMemory: DialMemory { memory.dialMemory }
 
@@ -130,7 +138,7 @@ final class ConnectionDriver: @unchecked Sendable {
     }
 
     func publishState() {
-        publishPath()
+        paths.publish(presentPath)
         let end: Instant? = if case .waiting(let until, _, _) = machine.state { until } else { nil }
         let state = state
         guard readers.update(to: state, waitEnd: end) else { return }
@@ -140,10 +148,9 @@ final class ConnectionDriver: @unchecked Sendable {
         observation?.add(.links, .stateChanged(state))
         readers.states.yield(state)
         guard state == .closed else { return }
-        if let reports = readers.probe?.stop() { publish(reports) }
+        reports.finish()
         readers.finish()
-        reportReaders.finish()
-        pathView.readers.finish()
+        paths.readers.finish()
     }
 
     var handshaking: Link? { links.handshaking }

@@ -1,7 +1,6 @@
 /// The readers of a connection's states.
 struct ConnectionReaders {
     var states = Broadcast<ConnectionState>()
-    var probe: NetworkProbe?
     private(set) var published = ConnectionState.idle
     private var waitEnd: Instant?
 

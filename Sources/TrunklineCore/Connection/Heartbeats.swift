@@ -121,8 +121,8 @@ extension ConnectionDriver {
     }
 
     private func isOnFirstPath(_ link: Link, _ key: HeartbeatMemory.Key) -> Bool {
-        let paths = pathsAtEnd(of: link)
-        return paths.before == key.path && paths.after == key.path
+        let ends = paths.pathsAtEnd(of: link)
+        return ends.before == key.path && ends.after == key.path
     }
 
     private func tell(_ news: LearnedInterval?) {

@@ -2,7 +2,7 @@
 /// its fields are accessed only on the connection's loop.
 final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var reports: [DisconnectReport] = []
-    private weak let driver: ConnectionDriver?
+    private weak let owner: LinkReports?
     private let loop: any EventLoop
     private let probe: @Sendable (DisconnectReport) async -> Bool
     private let timeout: Duration
@@ -10,14 +10,13 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
     private var task: Task<Void, Never>?
 
     init(
-        _ driver: ConnectionDriver,
+        _ owner: LinkReports,
         _ probe: @escaping @Sendable (DisconnectReport) async -> Bool,
-        timeout: Duration
+        timeout: Duration,
+        on loop: any EventLoop
     ) {
-        self.driver = driver
-        loop = driver.loop
-        self.probe = probe
-        self.timeout = timeout
+        (self.owner, self.loop) = (owner, loop)
+        (self.probe, self.timeout) = (probe, timeout)
     }
 
     /// The first report starts the probe. Beyond 64 the oldest are discarded, as for slow readers.
@@ -39,7 +38,7 @@ final class NetworkProbe: TimerTarget, @unchecked Sendable {
 
     private func finish(_ isUp: Bool?) {
         guard let reports = takeReports(isUp) else { return }
-        driver?.entered { $0.publish(reports) }
+        owner?.probeEnded(reports)
     }
 
     private func takeReports(_ isUp: Bool?) -> [DisconnectReport]? {

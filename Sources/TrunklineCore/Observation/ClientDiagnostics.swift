@@ -23,7 +23,7 @@ public struct ClientDiagnostics: Sendable {
     /// The current ``path`` and every different path that follows, until the client is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
-    public var paths: AsyncStream<NetworkPath> { client.driver.pathChanges }
+    public var paths: AsyncStream<NetworkPath> { client.driver.stream(startingWith: { $0.presentPath }, { $1(&$0.paths.readers) }) }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     public var tlsSession: TLSSession? { get async { await client.connection.entered { $0.presentTLSSession } } }

@@ -11,7 +11,7 @@ public struct ConnectionDiagnostics: Sendable {
 
     /// The current ``path`` and every different path that follows, until the connection is closed. See
     /// ``ClientDiagnostics/paths``.
-    public var paths: AsyncStream<NetworkPath> { connection.driver.pathChanges }
+    public var paths: AsyncStream<NetworkPath> { connection.driver.stream(startingWith: { $0.presentPath }, { $1(&$0.paths.readers) }) }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
     public var tlsSession: TLSSession? { get async { await connection.entered { $0.presentTLSSession } } }

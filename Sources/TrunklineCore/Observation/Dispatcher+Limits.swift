@@ -22,14 +22,14 @@ extension Client: ObservedClient {
 
 extension ConnectionDriver {
     fileprivate func note(in load: inout ClientLoad, at now: Instant) {
-        (load.inFlight, load.abandoned) = (requestCount, held.0)
+        (load.inFlight, load.abandoned) = (links.requestCount, links.held.abandoned)
         load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
     }
 
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
-        if isAtMaximum { return .maximumInFlight }
-        if room <= 0 { return .datagramWindow }
+        if links.isAtMaximum { return .maximumInFlight }
+        if links.room <= 0 { return .datagramWindow }
         if ready.state.machine.requests.isExhausted { return .serials }
         return ready.state.isAboveWatermark ? .highWatermark : nil
     }

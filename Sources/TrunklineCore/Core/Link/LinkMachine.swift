@@ -16,7 +16,7 @@ package struct LinkMachine: Sendable {
     private(set) var requests: InFlightTable
     private var writeLog = WriteLog()
     private var messages = SequentialMap<OutboundPosition>()
-    private let isInOrder: Bool
+    let isInOrder: Bool
     let serialExtension: SerialExtension
     private let quarantine: Duration
     /// Why the next request may not be sent: the latest must be answered before, or abandoned ones are being cancelled.
