@@ -4,7 +4,7 @@ final class LinkReports {
     private let context: ConnectionContext
     var counts = Connection.Metrics()
     let readers = ReportReaders()
-    private var probe: NetworkProbe?
+    private(set) var probe: NetworkProbe?
     /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.
     private var idleTimeOfLatestEnd: Duration?
 

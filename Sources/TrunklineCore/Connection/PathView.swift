@@ -5,7 +5,7 @@ final class PathView {
     /// `nil` before the first attempt to subscribe.
     private var isSubscribed: Bool?
     private(set) var addresses: [Endpoint: [SocketAddress]] = [:]
-    private var unresolved: Set<Endpoint> = []
+    private(set) var unresolved: Set<Endpoint> = []
     /// Links work although this host does not have their local address (`ip_nonlocal_bind`): addresses say nothing.
     private var hasForeignSource = false
     private var latest = Look()

@@ -286,7 +286,7 @@ struct ClosingTests {
             let connection = network.connection(to: ["db:7000"], speaking: .standard)
             for _ in 0..<10 { _ = connection.states }
             try await network.clock.sleep(for: .seconds(1))
-            #expect(await connection.readers.states.streams.isEmpty)
+            #expect(await connection.entered { $0.readers.states.streams.isEmpty })
             await connection.closeNow()
         }
     }

@@ -159,7 +159,7 @@ extension HeavyTests {
 
 extension Client {
     /// Whether there are draining links.
-    fileprivate var hasDrainingLinks: Bool { connection.assumeIsolated { !$0.links.draining.isEmpty } }
+    fileprivate var hasDrainingLinks: Bool { !driver.links.draining.isEmpty }
     /// Whether the user's probe is running for a link that was lost.
-    fileprivate var isProbing: Bool { connection.assumeIsolated { $0.readers.probe != nil } }
+    fileprivate var isProbing: Bool { driver.reports.probe != nil }
 }

@@ -155,7 +155,7 @@ import Testing
             service.network.partition("many")
             let endpoints: [Endpoint] = ["many:7000", "db:7000"]
             let connection = service.connection(to: endpoints, speaking: .standard)
-            await connection.connectIfNeeded()
+            await connection.entered { $0.connectIfNeeded() }
             try await service.pass(.milliseconds(700))
             #expect(service.network.openLinks == 2)
             await connection.suspend()
@@ -178,7 +178,7 @@ import Testing
             service.network.partition()
             do {
                 let connection = service.connection(to: ["many:7000"], speaking: .standard)
-                await connection.connectIfNeeded()
+                await connection.entered { $0.connectIfNeeded() }
                 try await service.pass(.milliseconds(700))
                 #expect(service.network.openLinks == 2)
             }
@@ -226,7 +226,7 @@ import Testing
             service.network.setName("many", hosts: hosts)
             let connection = service.connection(to: ["many:7000"], speaking: .standard)
             service.network.partition()
-            await connection.connectIfNeeded()
+            await connection.entered { $0.connectIfNeeded() }
             try await service.pass(.milliseconds(100))
             #expect(await connection.keptAddresses == [64])
             #expect(await connection.pathsOfAttemptCount == 64)
@@ -410,7 +410,7 @@ import Testing
             service.network.partition("db")
             let connection = service.connection(to: ["many:7000"], speaking: .standard)
             #expect(await connection.phase == nil)
-            await connection.connectIfNeeded()
+            await connection.entered { $0.connectIfNeeded() }
             try await service.pass(.milliseconds(1))
             #expect(await connection.phase == .resolving)
             try await service.pass(.milliseconds(1500))

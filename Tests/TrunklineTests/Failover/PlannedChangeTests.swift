@@ -436,7 +436,7 @@ struct PlannedChangeTests {
         try ChangeWorld.run { world in
             try await expectEcho("a", by: world.client)
             try await phase.begin(in: world)
-            #expect(await (world.client.connection.machine.change?.attempt == nil) == (phase == .waiting))
+            #expect(await (world.client.connection.entered { $0.machine.change?.attempt } == nil) == (phase == .waiting))
             let (began, attempts) = (world.now, await world.client.metrics.connection.attempts)
             switch end {
             case .close: await world.client.close()
@@ -446,7 +446,7 @@ struct PlannedChangeTests {
             #expect(world.now == began)
             // The client's own timer may be armed for the deadline of a request that has been answered.
             if end != .suspend { #expect(await world.client.leftovers == []) }
-            #expect(await world.client.connection.machine.change == nil)
+            #expect(await world.client.connection.entered { $0.machine.change } == nil)
             try await world.pass(.seconds(60))
             #expect(await world.client.leftovers == [])
             #expect(await world.client.metrics.connection.attempts == attempts)

@@ -626,8 +626,8 @@ struct HandshakeTests {
             try await service.pass(.seconds(100))
             #expect(await client.metrics.connection.failedAttempts >= 10)
             #expect(await client.endpoints.count == 2)
-            #expect(await client.connection.pathView.addresses.count <= 2)
-            #expect(await client.connection.pathView.unresolved.count <= 2)
+            #expect(await client.connection.entered { $0.paths.addresses.count } <= 2)
+            #expect(await client.connection.entered { $0.paths.unresolved.count } <= 2)
             withExtendedLifetime(pushes) {}
         }
     }

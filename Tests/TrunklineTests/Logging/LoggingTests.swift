@@ -102,7 +102,7 @@ struct LoggingTests {
 
     @Test func failuresDoNotCauseTheEventsOfRequests() throws {
         try simulate(options: options(), handler: { _ in .noReply }) { _, client in
-            #expect(client.connection.observation?.wantsRequests != true)
+            #expect(client.driver.observation?.wantsRequests != true)
             _ = await failure { () throws(ClientError) in try await client.send(ask("a"), timeout: .seconds(1)) }
         }
         #expect(log.record("requests.failed")?.message.contains("deadline exceeded after 1 s: ") == true)
@@ -114,7 +114,7 @@ struct LoggingTests {
         let options = ClientOptions { $0.observers = [collector] }
         let handler: LoopbackServer.Handler = { $0.body == "lost" ? .noReply : .echo }
         try simulate(options: options, handler: handler) { _, client in
-            #expect(client.connection.observation?.wantsRequests != true)
+            #expect(client.driver.observation?.wantsRequests != true)
             try await expectEcho("a", by: client)
             _ = await failure { () throws(ClientError) in try await client.send(ask("lost"), timeout: .seconds(1)) }
         }

@@ -89,19 +89,19 @@ struct OutageTests {
     private func recover(_ service: SimulatedService, _ client: Client) async throws {
         for _ in 0..<600 {
             try await service.pass(.milliseconds(100))
-            if case .ready = await client.connection.machine.state { break }
+            if case .ready = await client.connection.entered({ $0.machine.state }) { break }
         }
         try await service.pass(.milliseconds(100))
     }
 
     private func expectReady(_ service: SimulatedService, _ client: Client, _ comment: Comment) async {
-        guard case .ready(let session) = await client.connection.machine.state else {
+        guard case .ready(let session) = await client.connection.entered({ $0.machine.state }) else {
             Issue.record(comment)
             return
         }
         let expected = ConnectionState.ready(service.endpoint("db:7000"), session: session)
         #expect(await client.connection.state == expected, comment)
-        #expect(await client.connection.readers.published == expected, comment)
+        #expect(await client.connection.entered { $0.readers.published } == expected, comment)
         #expect(await client.metrics.connection.state == expected, comment)
         for await state in client.states {
             #expect(state == expected, comment)

@@ -83,13 +83,9 @@ extension Client {
     /// Whether the client has a link, and no request is in flight or abandoned. The duration of a request then depends
     /// on the link alone.
     var isCalm: Bool {
-        connection.assumeIsolated { connection in
-            guard let ready = connection.ready, connection.links.count == 1, connection.machine.attempt == nil else {
-                return false
-            }
-            return ready.state.machine.count == 0
-                && ready.state.machine.requests.abandonedCount == 0
-        } && dispatcher.requests.count == 0
+        guard let ready = driver.links.onlyReady, driver.machine.attempt == nil else { return false }
+        return ready.state.machine.count == 0 && ready.state.machine.requests.abandonedCount == 0
+            && dispatcher.requests.count == 0
     }
 
     nonisolated var sendsAfterGoAway: Bool { connection.options.failover.sendsAfterGoAway }

@@ -168,7 +168,7 @@ struct ReassemblyTests {
             #expect(await failure(of: handles[1])?.code == .connectionLost)
             let again = await client.send(all: [ask("a"), ask("b")])
             #expect(again.map { try? $0.get().body } == ["12345678!", "12345678!"])
-            #expect(client.connection.rules.reassemblyBudget.isEmpty)
+            #expect(client.driver.rules.reassemblyBudget.isEmpty)
         }
     }
 
