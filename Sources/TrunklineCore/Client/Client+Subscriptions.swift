@@ -54,7 +54,7 @@ extension Client {
         _ timeout: Timeout,
         expectsResponse: Bool
     ) async throws(ClientError) -> Subscription {
-        let first = await connection.entered { $0.firstLinkToBeTold }
+        let first = await connection.entered { $0.memory.firstLinkToBeTold($0.links) }
         let resolved = try resolved(CallOptions(), timeout, expectsResponse: expectsResponse)
         switch passInterceptors(.subscribe, request.frame, resolved) {
         case .ended(let outcome):
@@ -98,7 +98,7 @@ extension Client {
         if case .failure(let error) = await plainOutcome(of: request.frame, again) {
             // If the link has ended, for whatever reason, the next one restores the subscription.
             let isVerdict = [.cancelled, .timedOut, .closed, .rejected, .invalidRequest].contains(error.code)
-            let isReady = await connection.entered { $0.isReady(untold.session) }
+            let isReady = await connection.entered { $0.ready?.session == untold.session }
             guard error.code == .connectionLost || !isVerdict && !isReady else {
                 return (.failure(error.after(.answered)), nil)
             }
@@ -123,31 +123,16 @@ extension Client: SubscriptionOwner {
 extension Client {
     /// Does nothing while a link is ready, which does not know the request.
     package nonisolated func rememberIfNotReady(_ request: Request, expectsResponse: Bool) async -> UInt64? {
-        await connection.entered { $0.rememberIfNotReady(request, expectsResponse) }
+        await connection.entered { $0.memory.rememberIfNotReady(request, expectsResponse, $0.links) }
     }
 
     /// Does nothing while a link is ready, which knows the subscription.
     package nonisolated func endIfNotReady(_ subscription: UInt64) async -> Bool {
-        await connection.entered { $0.forgetIfNotReady(subscription) }
+        await connection.entered { $0.memory.forgetIfNotReady(subscription, $0.links) }
     }
 }
 
 extension ConnectionDriver {
-    fileprivate func rememberIfNotReady(_ request: Request, _ expectsResponse: Bool) -> UInt64? {
-        guard ready == nil else { return nil }
-        let number = memory.nextNumber()
-        memory.subscriptions[number] = (request, expectsResponse)
-        return number
-    }
-
-    fileprivate func forgetIfNotReady(_ number: UInt64) -> Bool {
-        guard ready == nil else { return false }
-        forget(number)
-        return true
-    }
-
-    fileprivate var firstLinkToBeTold: Int { (ready ?? handshaking)?.number ?? memory.linksBegun + 1 }
-
     /// The ready link may be a later one that does not know the request. Then this returns it as `untold` or, if the
     /// caller may not send the request again (`isLast`), registers the request and replaces the link.
     fileprivate func remember(_ request: Request, toldSince first: Int, _ expectsResponse: Bool, isLast: Bool) -> (
@@ -156,8 +141,7 @@ extension ConnectionDriver {
         var untold: (session: SessionID, number: Int)?
         if let ready, ready.number != first { untold = (ready.session, ready.number) }
         if let untold, !isLast { return (nil, untold) }
-        let number = memory.nextNumber()
-        memory.subscriptions[number] = (request, expectsResponse)
+        let number = memory.remember(request, expectsResponse)
         // Without a link, nothing else may need the next one.
         guard lifecycle < .closing else { return (number, nil) }
         if untold != nil {
@@ -168,15 +152,7 @@ extension ConnectionDriver {
         return (number, nil)
     }
 
-    fileprivate func isReady(_ session: SessionID) -> Bool { ready?.session == session }
-
-    /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
-    /// next request goes out on the present link; in a cluster, every such link does.
     fileprivate func forget(_ number: UInt64) {
-        guard memory.subscriptions.removeValue(forKey: number) != nil else { return }
-        guard ready != nil || options.membership != nil, let handshaking, let handshake = handshaking.handshake,
-            number <= handshake.restoredThrough
-        else { return }
-        handshaking.handshake?.hasRestoredTooMuch = true
+        memory.forget(number, isMember: options.membership != nil, links)
     }
 }

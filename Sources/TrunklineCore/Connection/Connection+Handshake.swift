@@ -7,14 +7,14 @@ extension Connection {
     ) async -> Outcome {
         await withTaskCancellationHandler {
             await withContinuation { continuation in
-                guard let link = driver.handshaking(session) else {
+                guard let link = driver.links.handshaking(session) else {
                     return continuation.resume(returning: .handshakeIsOver)
                 }
                 guard !Task.isCancelled else { return continuation.resume(returning: .failure(.cancelledUnsent)) }
                 driver.entered { body($0, link, continuation) }
             }
         } onCancel: {
-            driver.giveUpHandshake(session)
+            driver.schedule { $0.handshakes.giveUp(session) }
         }
     }
 
@@ -25,7 +25,7 @@ extension Connection {
         expectsResponse: Bool
     ) async -> Outcome {
         await inHandshake(session) { driver, link, continuation in
-            driver.sendInHandshake(frame, link, timeout: timeout, expectsResponse: expectsResponse, continuation)
+            driver.handshakes.send(frame, link, timeout: timeout, expectsResponse: expectsResponse, continuation)
         }
     }
 
@@ -51,34 +51,34 @@ extension Connection {
                     for index in requests.indices { batch.complete(index, .failure(error)) }
                 }
                 guard !Task.isCancelled else { return fail(.cancelledUnsent) }
-                guard let link = driver.handshaking(session) else { return fail(.handshakeIsOver) }
+                guard let link = driver.links.handshaking(session) else { return fail(.handshakeIsOver) }
                 if let loss = link.handshake?.loss { return fail(.lostDuringHandshake(loss, .notSent)) }
-                driver.entered { $0.sendInHandshake(requests, link, expectsResponse: expectsResponse, batch) }
+                driver.entered { $0.handshakes.send(requests, link, expectsResponse: expectsResponse, batch) }
             }
         } onCancel: {
-            driver.giveUpHandshake(session)
+            driver.schedule { $0.handshakes.giveUp(session) }
         }
     }
 
     func nextInHandshake(_ session: SessionID) async -> Outcome {
-        await inHandshake(session) { $0.readInHandshake($1, $2) }
+        await inHandshake(session) { $0.handshakes.read($1, $2) }
     }
 
     func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS
-        switch driver.entered({ $0.prepare(prepared, session) }) {
+        switch driver.entered({ $0.handshakes.prepare(prepared, session) }) {
         case .success(let loaded): tls = loaded
         case .failure(let error): return .failure(error)
         }
         return await inHandshake(session) { driver, _, continuation in
-            if let refusal = driver.beginUpgrade(session, tls, continuation) {
+            if let refusal = driver.handshakes.beginUpgrade(session, tls, continuation) {
                 continuation.resume(returning: .failure(refusal))
             }
         }
     }
 
     func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
-        driver.entered { $0.handshakeEnded(session, failure) }
+        driver.entered { $0.handshakes.closuresReturned(session, failure) }
     }
 }
 

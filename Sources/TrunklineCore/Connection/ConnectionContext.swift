@@ -22,4 +22,25 @@ final class ConnectionContext: Sendable {
     }
 
     var codec: ProtocolCodec { rules.codec }
+
+    /// The kernel's probes come after the longest learned interval: they would keep idle links alive, or find losses.
+    var optionsForDialing: ClientOptions {
+        guard let range = options.liveness.adaptiveInterval, options.liveness.heartbeat == .pingPong, codec.hasPing
+        else {
+            return options
+        }
+        return options.probing(after: range.upperBound)
+    }
+}
+
+extension ClientOptions {
+    /// The first probe comes after `longest`, and after the answer to a ping that is sent then.
+    fileprivate func probing(after longest: Duration) -> ClientOptions {
+        guard var keepAlive = connecting.keepAlive else { return self }
+        let answered = longest.addingClamped(liveness.deadline).addingClamped(.seconds(1))
+        keepAlive.idle = max(keepAlive.idle, answered)
+        var options = self
+        options.connecting.keepAlive = keepAlive
+        return options
+    }
 }

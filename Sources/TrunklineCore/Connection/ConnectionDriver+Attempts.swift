@@ -67,7 +67,7 @@ extension ConnectionDriver {
 
     private func dropHandshaking(_ error: ClientError) {
         guard let link = handshaking else { return }
-        endHandshake(error)
+        handshakes.end(error)
         links.remove(link)
         link.transport.close()
         _ = link.close()  // what was left has failed
@@ -122,7 +122,7 @@ extension ConnectionDriver {
     }
 
     private func makeDialer(for endpoint: Endpoint) -> any Dialer {
-        SocketDialer(endpoint, dialOptions, dialMemory, on: loop, recorder)
+        SocketDialer(endpoint, context.optionsForDialing, dialMemory, on: loop, recorder)
     }
 
     private func noteProgress() {
@@ -143,7 +143,7 @@ extension ConnectionDriver {
     }
 
     /// `isPermanent`: `nil` if it follows from `error`.
-    func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool? = nil) {
+    func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool?) {
         guard let attempt = machine.attempt, attempt.id == id else { return }
         let phase: DisconnectReport.Phase =
             handshaking != nil ? .handshaking : self.attempt?.progress.phase ?? .connecting
@@ -162,7 +162,7 @@ extension ConnectionDriver {
         dropHandshaking(.lostDuringHandshake(error, .notSent))
         if ready == nil { history.lastCause = error }
         history.attemptFailed(attempt.endpoint, error)
-        memory.heartbeats?.attemptFailed(attempt.endpoint)
+        liveness.heartbeats?.attemptFailed(attempt.endpoint)
         let cause = DisconnectCause(error)
         let refusal = error as? HandshakeRefusal
         // A farewell has been counted already.
@@ -210,7 +210,7 @@ extension ConnectionDriver {
             attempt,
             transport,
             codec,
-            makeHandshake(),
+            handshakes.makeUse(),
             number: memory.linksBegun,
             path: path,
             quarantine: options.requests.quarantine,
@@ -220,7 +220,7 @@ extension ConnectionDriver {
         )
         link.fileVersions = channel.fileVersions
         links.begin(link)
-        if !beginHandshake(link) { becomeReady(attempt.id, afterHandshake: false) }
+        if !handshakes.begin(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
     func becomeReady(_ session: SessionID, afterHandshake: Bool) {
@@ -232,7 +232,7 @@ extension ConnectionDriver {
         guard let link = links[session] else { return }
         arm(at: machine.deadline)
         reports.counts.links += 1
-        if memory.heartbeats != nil { learnFromLoss(before: link) }
+        liveness.learnFromLoss(before: link)
         observation?.add(
             .links,
             .linkReady(
@@ -250,9 +250,9 @@ extension ConnectionDriver {
         history.linkIsReady()
         link.maximumInFlight = min(link.negotiated.maximumInFlight ?? .max, max(1, options.requests.maximumInFlight))
         if link.exchangesDatagrams { link.window = DatagramWindow(minimum: options.requests.datagramWindow) }
-        links.becomeReady(link, livenessPolicy(for: link), at: loop.now)
+        links.becomeReady(link, liveness.policy(for: link), at: loop.now)
         timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
-        startLiveness(link)
+        liveness.start(link)
         certificates.note(of: link)
         updateReading()
         if memory.hasLostSession {

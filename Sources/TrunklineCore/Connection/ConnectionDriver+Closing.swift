@@ -95,8 +95,8 @@ extension ConnectionDriver {
         reportEndOfReady()
         ending.lifecycle = .closed
         machine.close()
-        stopLiveness()
-        endHandshake(.connectionWasClosed(.notSent))
+        liveness.stop()
+        handshakes.end(.connectionWasClosed(.notSent))
         endDialling()
         stopCancelling()
         dialMemory.lateLookups.drop()

@@ -14,7 +14,7 @@ extension ConnectionDriver {
         if let ready {
             values.link = ready.state.described(at: loop.now, inFlight: 0, hasFailed: false)
             values.tcp = ready.transport.tcpInformation
-            values.heartbeatInterval = heartbeatInterval
+            values.heartbeatInterval = liveness.heartbeatInterval
         }
         values.certificates = certificates.present
         metrics.add(values)

@@ -9,7 +9,7 @@ extension ConnectionDriver {
         deliverHeld(link)
         // A held frame may have ended the link.
         guard link.isReady else { return }
-        stopLiveness()
+        liveness.stop()
         let deadline = loop.now.advanced(by: options.failover.drainTimeout)
         let departure = machine.lastReplacement.map(\.departure) ?? link.departure
         let unsent = links.drain(link, Link.Draining(until: deadline, cause, departure))
@@ -88,13 +88,13 @@ extension ConnectionDriver {
     func armDraining() {
         openHeldAttempt()
         guard let next = links.draining.compactMap({ $0.draining?.nextLook }).min() else {
-            return timers.arm(.draining, at: nil, for: self)
+            return arm(.draining, at: nil)
         }
-        timers.arm(.draining, at: next, for: self)
+        arm(.draining, at: next)
     }
 
     func drainingTimedOut() {
-        if mustReadFirst() { return timers.arm(.draining, at: loop.nextTurn, for: self) }
+        if mustReadFirst() { return arm(.draining, at: loop.nextTurn) }
         let now = loop.turnTime
         forEachLink(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
             flush(session)  // the socket may take bytes before it reports that it is writable

@@ -13,24 +13,15 @@ extension ConnectionDriver {
         if let link = links[session] { deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.
         guard let link = links[session] else { return }
-        let cause = explained(cause, link)
+        let cause = link.explained(cause, through: options.connecting.proxy(for: link.endpoint))
         switch link.phase {
-        case .handshaking: handshakeLost(session, cause)
+        case .handshaking: handshakes.linkLost(session, cause)
         case .ready where lifecycle == .closing && ending.awaitsAnswer && link.isWritten: closingIsAnswered()
         case .ready: loseReady(link, cause)
         case .draining where link.draining?.awaitsAnswer == true && link.isWritten: end(link, .drained)
         case .draining: end(link, .lost(cause))
         case .closed: break
         }
-    }
-
-    /// Adds what the server has said, or the proxy through which the link goes, if the link was closed.
-    func explained(_ cause: any Error, _ link: Link) -> any Error {
-        let explained = link.explained(cause)
-        guard let error = explained as? TransportError, let proxy = options.connecting.proxy(for: link.endpoint) else {
-            return explained
-        }
-        return error.closing(tunnelThrough: proxy, isSecured: link.secured != nil)
     }
 
     private func loseReady(_ link: Link, _ error: any Error) {
@@ -46,8 +37,8 @@ extension ConnectionDriver {
             isTruncated
             ? wasQuiet && link.isCutShort(by: error)
             : cause == .closedByServer || (error as? TransportError)?.exit == .status(0)
-        if memory.heartbeats != nil { noteLoss(of: link, cause) }
-        stopLiveness()
+        liveness.noteLoss(of: link, cause)
+        liveness.stop()
         history.lastCause = error
         let remains = end(link, .lost(error))
         endpointJudge.linkEnded(byClient: isClosedLocally, lostCount: remains.lost.count)

@@ -4,7 +4,7 @@ extension ConnectionDriver {
         guard let interval = options.tls.rotationCheck, link.secured != nil, !options.tls.files.isEmpty else {
             return
         }
-        timers.arm(.files, at: loop.now.advanced(by: max(.milliseconds(1), interval)), for: self)
+        arm(.files, at: loop.now.advanced(by: max(.milliseconds(1), interval)))
     }
 
     func lookAtFiles() {

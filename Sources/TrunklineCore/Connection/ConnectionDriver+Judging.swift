@@ -61,7 +61,7 @@ extension ConnectionDriver {
                 maximumStalls: options.liveness.maximumStalls,
                 at: now
             )
-            armLiveness()
+            liveness.arm()
             if let verdict { leaveEndpoint(because: verdict.departure, verdict.explanation) }
         }
         guard isWaiting || endpointJudge.replacement.isShort, let ready else { return }

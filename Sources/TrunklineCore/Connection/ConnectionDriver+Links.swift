@@ -19,7 +19,7 @@ extension ConnectionDriver {
         if let dropped = result.dropped { reports.note(dropped, link) }
         let hasFrames = !frames.isEmpty
         if hasFrames { recorder?.received(frames, session: session, at: loop.now) }
-        if result.isLookSooner { armLiveness() }
+        if result.isLookSooner { liveness.arm() }
         if hasFrames { deliver(&frames, link) }
         turn.giveBack(&frames)
         // The frames may have ended this link.
@@ -61,7 +61,7 @@ extension ConnectionDriver {
     }
 
     func deliver(_ frames: inout [Frame], _ link: Link) {
-        if link.isInHandshake { return takeInHandshake(frames, link) }
+        if link.isInHandshake { return handshakes.take(frames, link) }
         if rules.deliversAll { takeHeartbeats(among: &frames, link) }
         if !link.isDraining {
             if !link.hasDelivered, Frame.hasPush(frames) {
@@ -94,7 +94,7 @@ extension ConnectionDriver {
             let transport = ready.transport
             transport.isReading = (!port.isPaused || !isHoldFull(ready)) && !ready.isCatchingUp
             ready.state.machine.readingChanged(to: transport.isReading, at: loop.turnTime)
-            armLiveness()
+            liveness.arm()
         }
         if links.all.contains(where: \.isToBeReadOn) { scheduleReading() }
     }
@@ -124,14 +124,14 @@ extension ConnectionDriver {
     }
 
     /// `isAsked`: something was queued in this turn, perhaps not on this link.
-    func flush(_ session: SessionID, isAsked: Bool = false) {
+    func flush(_ session: SessionID, isAsked: Bool) {
         guard let link = links[session], !isLostInHandshake(link), link.finalReads == nil else { return }
         let (wasInHandshake, wasReady) = (link.isInHandshake, link.isReady)
         var result = Link.WriteResult()
         result.skipsEmpty = isAsked && !(lifecycle == .closing && wasReady)
         write(link, &result)
         if result.isSkipped { return }
-        if result.isLookSooner { armLiveness() }
+        if result.isLookSooner { liveness.arm() }
         if let failure = result.failure { beginFinalReads(failure, link) }
         take(result, link)
         guard result.failure == nil else { return }
@@ -140,9 +140,9 @@ extension ConnectionDriver {
             guard links[session] != nil else { return }
             reports.counts.pings -= 1
             link.state.machine.pingRefused(wasQueued: true, at: loop.turnTime)
-            armLiveness()
+            liveness.arm()
         }
-        if wasInHandshake, link.handshake?.isOver == true { return handshakeEnded(session, nil) }
+        if wasInHandshake, link.handshake?.isOver == true { return handshakes.closuresReturned(session, nil) }
         guard lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The final frame is the last one. If it could not be encoded, nothing answers it.
         if let last = result.refused.last, last.item.id == nil { ending.awaitsAnswer = false }
@@ -170,7 +170,7 @@ extension ConnectionDriver {
 
     private func take(_ result: Link.WriteResult, _ link: Link) {
         reports.noteUnencodable(result.refused)
-        if link.isInHandshake { return takeInHandshake(result, link) }
+        if link.isInHandshake { return handshakes.take(result, link) }
         for refusal in result.refused {
             guard let id = refusal.item.id else { continue }
             let onLink = link.state.tryOnLink(WriteLog.Times(), now: loop.now, hasFailed: true)
@@ -213,8 +213,8 @@ extension ConnectionDriver: TransportHandler {
         switch event {
         case .securing, .opening: return
         // The dialer has heard of the socket's connection, so this is TLS that the handshake has started (`startTLS`).
-        case .connected: upgraded(link)
-        case .connectFailed(let error): upgradeFailed(link, error)
+        case .connected: handshakes.upgraded(link)
+        case .connectFailed(let error): handshakes.upgradeFailed(link, error)
         // What is left from the last turn is read first, within this turn's share.
         case .readable: if turn.isReadScheduled { link.mayHaveMore = true } else { read(link.session) }
         case .writable:
@@ -267,7 +267,7 @@ extension ConnectionDriver {
         observation?.add(.limits, isPaused ? .limitReached(.streamBuffer) : .limitCleared(.streamBuffer))
         if !isPaused {
             port.surplusBytes = 0
-            spillInbox()
+            handshakes.spillInbox()
         }
         updateReading()
         guard !isPaused, links.all.contains(where: { !$0.state.held.frames.isEmpty }) else { return }

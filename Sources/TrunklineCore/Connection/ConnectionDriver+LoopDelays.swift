@@ -29,7 +29,7 @@ extension ConnectionDriver: LoopDelayReceiver {
         let isRestoring = handshake.restoring != nil
         let endOfAttempt = isRestoring ? nil : attempt?.deadline
         link.handshake?.deadline = min(endOfAttempt ?? end, end)
-        link.handshake?.limit = handshakeLimit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
+        link.handshake?.limit = handshakes.limit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
     }
 
     /// Whether a late server is not to blame, because this process did not run.

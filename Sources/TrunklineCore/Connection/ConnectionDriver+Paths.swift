@@ -32,7 +32,7 @@ extension ConnectionDriver: PathObserver {
         }
         // An attempt that was restarted less than a second ago is not restarted now, but checked again later.
         if isConcerned, machine.attempt == attempt, attempt != nil {
-            timers.arm(.path, at: loop.now.advanced(by: ReconnectMachine.networkPace), for: self)
+            arm(.path, at: loop.now.advanced(by: ReconnectMachine.networkPace))
         }
         paths.publish(presentPath)
     }
@@ -58,7 +58,7 @@ extension ConnectionDriver: PathObserver {
         case nil: break
         case .lost(let error)?: lose(session, error)
         case .path(let isAnother, let isBetter)?:
-            if isAnother || change == .wake { probe(session) }
+            if isAnother || change == .wake { liveness.probe(session) }
             guard options.network.onRouteChange == .move, isBetter, links[session]?.isDraining == false else { return }
             perform(machine.takeBetterPath(at: loop.now))
         }

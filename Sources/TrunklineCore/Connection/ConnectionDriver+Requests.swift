@@ -185,7 +185,7 @@ extension ConnectionDriver {
         }
         if let dropped = taken.dropped { reports.note(dropped, link) }
         if taken.hasToWrite { scheduleFlushUnlessFull(link) }
-        if taken.hasPong { notePong(link) }
+        if taken.hasPong { liveness.notePong(link) }
         if taken.lastFrame != nil {
             for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { reports.noteFarewell(reason, link) }
         }
@@ -236,7 +236,7 @@ extension ConnectionDriver {
             guard frame.kind == .ping || frame.kind == .pong else { return false }
             let (meaning, hasToWrite) = link.state.takeHeartbeat(frame, rules, at: loop.now)
             if hasToWrite { scheduleFlush() }
-            if meaning == .answer { notePong(link) }
+            if meaning == .answer { liveness.notePong(link) }
             return meaning == .answer
         }
     }

@@ -16,7 +16,9 @@ final class ConnectionDriver: @unchecked Sendable {
     var history = AttemptHistory()
 
     let links: Links
-    var memory: LinkMemory
+    let memory: LinkMemory
+    private(set) lazy var liveness = LivenessWatch(context, links, timers, reports, paths, host: self)
+    private(set) lazy var handshakes = Handshakes(context, links, memory, port, host: self)
     var endpointJudge: EndpointJudge
     let turn = Turn()
     let timers: ConnectionTimers
@@ -157,13 +159,15 @@ final class ConnectionDriver: @unchecked Sendable {
 
     var ready: Link? { links.ready }
 
-    func arm(at deadline: Instant?) { timers.arm(.main, at: deadline, for: self) }
+    func arm(at deadline: Instant?) { arm(.main, at: deadline) }
+
+    func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?) { timers.arm(timer, at: deadline, for: self) }
 
     func timerFired(_ name: ConnectionTimers.Name) {
         recorder?.timerFired(label(of: name))
         switch name {
         case .main: mainTimerFired()
-        case .liveness: livenessTimerFired()
+        case .liveness: liveness.timerFired()
         case .draining: drainingTimedOut()
         case .files: lookAtFiles()
         case .path: take(.paths)
@@ -174,7 +178,7 @@ final class ConnectionDriver: @unchecked Sendable {
         if lifecycle == .closing { return closingTimerFired() }
         guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
         if mustReadFirst() { return arm(at: loop.nextTurn) }
-        handshakeTimedOut(attempt.id)
+        handshakes.timedOut(attempt.id)
     }
 
     private func label(of name: ConnectionTimers.Name) -> String {

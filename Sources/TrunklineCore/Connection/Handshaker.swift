@@ -112,7 +112,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
         var frame = Frame(.request)
         frame[field] = number
-        try await connection.entered { [session, frame] in $0.setDefaults(from: frame, session) }.get()
+        try await connection.entered { [session, frame] in $0.handshakes.setDefaults(from: frame, session) }.get()
     }
 
     /// Sets the default value of a named field of the layout to `bytes`, for all later frames of this link: a session
@@ -120,7 +120,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to bytes: Bytes) async throws(ClientError) {
         var frame = Frame(.request)
         frame[bytes: field] = bytes
-        try await connection.entered { [session, frame] in $0.setDefaults(from: frame, session) }.get()
+        try await connection.entered { [session, frame] in $0.handshakes.setDefaults(from: frame, session) }.get()
     }
 
     /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete. See
@@ -151,7 +151,7 @@ public struct Handshaker: Sendable {
     /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted
     /// subscriptions are not sent again. Call this method in `perform` if the server still knows the session, for
     /// example a persistent session of MQTT.
-    public func keepSubscriptions() async { await connection.entered { [session] in $0.keepSubscriptions(session) } }
+    public func keepSubscriptions() async { await connection.entered { [session] in $0.handshakes.keepSubscriptions(session) } }
 
     /// Adds `endpoints` to the client's list, after the configured ones: other servers of the same service, as
     /// announced by this server (`connect_urls` of NATS).
@@ -171,7 +171,7 @@ public struct Handshaker: Sendable {
     /// added.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
         let endpoints = Array(endpoints.prefix(HandshakeUse.maximumLearnedEndpoints))
-        await connection.entered { [session] in $0.learn(in: session) { $0.endpoints = endpoints } }
+        await connection.entered { [session] in $0.handshakes.learn(in: session) { $0.endpoints = endpoints } }
     }
 
     /// Changes the options of liveness for this link, to what the peers have negotiated:
@@ -187,7 +187,7 @@ public struct Handshaker: Sendable {
     /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
     public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {
         await connection.entered { [session] in
-            $0.negotiate(in: session) { negotiated, options in
+            $0.handshakes.negotiate(in: session) { negotiated, options in
                 var liveness = negotiated.liveness ?? options.liveness
                 change(&liveness)
                 negotiated.liveness = liveness
@@ -200,7 +200,7 @@ public struct Handshaker: Sendable {
     /// after the end of the handshake.
     public func setMaximumInFlight(_ count: Int) async {
         await connection.entered { [session] in
-            $0.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
+            $0.handshakes.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
         }
     }
 
@@ -209,7 +209,7 @@ public struct Handshaker: Sendable {
     /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake
     ///   is over. The fate is `notSent`.
     public func setMaximumFrameSize(_ size: Int) async throws(ClientError) {
-        try await connection.entered { [session] in $0.setMaximumFrameSize(size, session) }.get()
+        try await connection.entered { [session] in $0.handshakes.setMaximumFrameSize(size, session) }.get()
     }
 
     /// Stores information that the server sent about itself (limits, a version, a session number), for
@@ -219,7 +219,7 @@ public struct Handshaker: Sendable {
     /// later link stores no value, the client has none. The link itself keeps its value to its end
     /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
-        await connection.entered { [session] in $0.learn(in: session) { $0.serverInfo = info } }
+        await connection.entered { [session] in $0.handshakes.learn(in: session) { $0.serverInfo = info } }
     }
 
     /// Returns the session that an earlier link of the same client has saved, to resume it.
@@ -228,7 +228,7 @@ public struct Handshaker: Sendable {
     /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or
     ///   after the end of the handshake.
     public func savedSession<Session: Sendable>(as type: Session.Type) async -> Session? {
-        await connection.entered { [session] in $0.savedSession(in: session) } as? Session
+        await connection.entered { [session] in $0.handshakes.savedSession(in: session) } as? Session
     }
 
     /// Saves the session that the server has begun or continued, such as a token, for the handshakes of later links.
@@ -240,7 +240,7 @@ public struct Handshaker: Sendable {
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) async {
-        await connection.entered { [inSession = self.session] in $0.saveSession(session, in: inSession) }
+        await connection.entered { [inSession = self.session] in $0.handshakes.saveSession(session, in: inSession) }
     }
 
     /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
@@ -250,7 +250,7 @@ public struct Handshaker: Sendable {
     /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options
     /// do not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
     /// effect after the end of the handshake.
-    public func sessionWasLost() async { await connection.entered { [session] in $0.loseSession(in: session) } }
+    public func sessionWasLost() async { await connection.entered { [session] in $0.handshakes.loseSession(in: session) } }
 
     /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
     /// until one is received, or until the handshake times out.

@@ -259,7 +259,14 @@ final class Link {
         return KnownService(state.received).map { .service($0) } ?? .unknown
     }
 
-    func explained(_ cause: any Error) -> any Error {
+    /// Adds what the server has said, or the proxy through which the link goes, if the link was closed.
+    func explained(_ cause: any Error, through proxy: Proxy?) -> any Error {
+        let explained = explainedByServer(cause)
+        guard let error = explained as? TransportError, let proxy else { return explained }
+        return error.closing(tunnelThrough: proxy, isSecured: secured != nil)
+    }
+
+    private func explainedByServer(_ cause: any Error) -> any Error {
         guard let farewell, let error = cause as? TransportError else { return cause }
         return switch error.code {
         case .closedByPeer, .reset, .exited, .tls(.truncated): TransportError.endedByServer(farewell)

@@ -1,5 +1,5 @@
-/// The values that a connection keeps from link to link.
-struct LinkMemory {
+/// What a connection keeps from link to link. Confined to its event loop.
+final class LinkMemory {
     /// Without those that handshakes have added.
     var givenEndpoints: [Endpoint]
     var subscriptions: [UInt64: (request: Request, expectsResponse: Bool)] = [:]
@@ -11,17 +11,46 @@ struct LinkMemory {
     var seenFiles: [FileVersion?] = []
     var linksBegun = 0
     var isToldOfDelays = false
-    /// `nil` until `liveness.adaptiveInterval` is used.
-    var heartbeats: Heartbeats?
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0
 
     init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
 
-    mutating func nextNumber() -> UInt64 {
+    func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
-    mutating func nextID() -> RequestID { RequestID(nextNumber()) }
+    func nextID() -> RequestID { RequestID(nextNumber()) }
+}
+
+/// Subscriptions, which every new link restores.
+extension LinkMemory {
+    func rememberIfNotReady(_ request: Request, _ expectsResponse: Bool, _ links: Links) -> UInt64? {
+        links.ready == nil ? remember(request, expectsResponse) : nil
+    }
+
+    func forgetIfNotReady(_ number: UInt64, _ links: Links) -> Bool {
+        guard links.ready == nil else { return false }
+        forget(number, isMember: true, links)
+        return true
+    }
+
+    func firstLinkToBeTold(_ links: Links) -> Int { (links.ready ?? links.handshaking)?.number ?? linksBegun + 1 }
+
+    func remember(_ request: Request, _ expectsResponse: Bool) -> UInt64 {
+        let number = nextNumber()
+        subscriptions[number] = (request, expectsResponse)
+        return number
+    }
+
+    /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
+    /// next request goes out on the present link; in a cluster (`isMember`), every such link does.
+    func forget(_ number: UInt64, isMember: Bool, _ links: Links) {
+        guard subscriptions.removeValue(forKey: number) != nil else { return }
+        guard links.ready != nil || isMember, let handshake = links.handshaking?.handshake,
+            number <= handshake.restoredThrough
+        else { return }
+        handshake.hasRestoredTooMuch = true
+    }
 }

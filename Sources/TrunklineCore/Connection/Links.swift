@@ -34,6 +34,8 @@ final class Links {
         return draining.first { $0.session == session }
     }
 
+    func handshaking(_ session: SessionID) -> Link? { handshaking.flatMap { $0.session == session ? $0 : nil } }
+
     func link(ofTransport id: UInt64) -> Link? {
         if let ready, ready.transport.id == id { return ready }
         if let handshaking, handshaking.transport.id == id { return handshaking }

@@ -29,15 +29,15 @@ public struct ClientDiagnostics: Sendable {
     public var tlsSession: TLSSession? { get async { await client.connection.entered { $0.presentTLSSession } } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await client.connection.entered { $0.presentRoundTripTime } } }
+    public var roundTripTime: RoundTripTime? { get async { await client.connection.entered { $0.liveness.presentRoundTripTime } } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
     /// heartbeats.
-    public var heartbeatInterval: Duration? { get async { await client.connection.entered { $0.heartbeatInterval } } }
+    public var heartbeatInterval: Duration? { get async { await client.connection.entered { $0.liveness.heartbeatInterval } } }
 
     /// What the client has learned about the intervals of heartbeats, the most recently used endpoint and path first.
     /// Empty without ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
-    public var learnedIntervals: [LearnedInterval] { get async { await client.connection.entered { $0.learnedIntervals } } }
+    public var learnedIntervals: [LearnedInterval] { get async { await client.connection.entered { $0.liveness.learnedIntervals } } }
 
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of
     /// the present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.

@@ -17,14 +17,14 @@ public struct ConnectionDiagnostics: Sendable {
     public var tlsSession: TLSSession? { get async { await connection.entered { $0.presentTLSSession } } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await connection.entered { $0.presentRoundTripTime } } }
+    public var roundTripTime: RoundTripTime? { get async { await connection.entered { $0.liveness.presentRoundTripTime } } }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
     /// heartbeats.
-    public var heartbeatInterval: Duration? { get async { await connection.entered { $0.heartbeatInterval } } }
+    public var heartbeatInterval: Duration? { get async { await connection.entered { $0.liveness.heartbeatInterval } } }
 
     /// What the connection has learned about the intervals of heartbeats. See ``ClientDiagnostics/learnedIntervals``.
-    public var learnedIntervals: [LearnedInterval] { get async { await connection.entered { $0.learnedIntervals } } }
+    public var learnedIntervals: [LearnedInterval] { get async { await connection.entered { $0.liveness.learnedIntervals } } }
 }
 
 extension Connection {

@@ -588,7 +588,7 @@ extension Connection {
     fileprivate var phase: DisconnectReport.Phase? { driver.attempt?.progress.phase }
 
     /// The numbers of the addresses that are kept, by endpoint.
-    fileprivate var keptAddresses: [Int] { driver.pathView.addresses.values.map(\.count) }
+    fileprivate var keptAddresses: [Int] { driver.paths.addresses.values.map(\.count) }
 
     fileprivate var pathsOfAttemptCount: Int? { driver.attempt?.paths.count }
 }

@@ -170,7 +170,7 @@ struct StateWorld: Sendable {
         let state = await client.connection.state.description
         let isReady = [.ready, .left, .changing].contains(situation)
         #expect(state.hasPrefix(isReady ? "ready" : situation.stateName), "\(state) instead of \(situation)")
-        #expect(await (client.driver.machine.change != nil) == (situation == .changing))
+        #expect(await (client.connection.entered { $0.machine.change } != nil) == (situation == .changing))
     }
 
     private func startSlow() async throws {

@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test func aLinkPassesItsPhasesInOrder() {
-        let links = Links()
+        let links = Links(maximumInFlight: 8)
         let first = link(1)
         #expect(links.isEmpty && links[1] == nil)
         links.begin(first)
@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test func aPlannedChangeReplacesTheReadyLink() {
-        let links = Links()
+        let links = Links(maximumInFlight: 8)
         let all = ([1, 2, 3, 4] as [SessionID]).map { link($0) }
         for link in all.dropLast() {
             links.begin(link)
@@ -98,12 +98,12 @@ import Testing
                 link.becomeReady(Liveness.Policy(), at: .distantPast)
             }
             await #expect(processExitsWith: .failure) {
-                let links = Links()
+                let links = Links(maximumInFlight: 8)
                 links.begin(LinkPhaseTests().link(1))
                 links.begin(LinkPhaseTests().link(2))
             }
             await #expect(processExitsWith: .failure) {
-                let links = Links()
+                let links = Links(maximumInFlight: 8)
                 for session in [1, 2] as [SessionID] {
                     let link = LinkPhaseTests().link(session)
                     links.begin(link)

@@ -1,15 +1,13 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
-extension ConnectionDriver {
-    var loadedTLS: LoadedTLS? { dialMemory.loadedTLS }
-
+extension Handshakes {
     /// The TLS handshake begins with what has been loaded; the attempt fails without it.
     func prepare(_ prepared: Result<LoadedTLS, TransportError>, _ session: SessionID) -> Result<LoadedTLS, ClientError> {
         switch prepared {
         case .success(let loaded):
-            dialMemory.loadedTLS = loaded
+            memory.dialMemory.loadedTLS = loaded
             return .success(loaded)
         case .failure(let error):
-            if handshaking(session) != nil { attemptFailed(session, error) }
+            if links.handshaking(session) != nil { host.attemptFailed(session, error) }
             return .failure(.tlsUnusable(error))
         }
     }
@@ -20,8 +18,8 @@ extension ConnectionDriver {
         _ continuation: Continuation<Outcome>
     ) -> ClientError? {
         // Pongs normally go out at the end of the turn.
-        if let link = handshaking(session), !link.state.machine.outbound.isEmpty { flush(session) }
-        guard let link = handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
+        if let link = links.handshaking(session), !link.state.machine.outbound.isEmpty { host.flush(session) }
+        guard let link = links.handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = link.state.machine
         guard handshake.requests.count == 0, machine.outbound.isEmpty, link.secured == nil else {
@@ -30,7 +28,7 @@ extension ConnectionDriver {
         }
         guard link.state.received.isEmpty, handshake.inbox.isEmpty, !handshake.hasStray else {
             let violation = FrameError.plaintextBehindAgreement
-            attemptFailed(session, violation)
+            host.attemptFailed(session, violation)
             return ClientError(.protocolViolation, .notSent, "the server violated the protocol", cause: violation)
         }
         // The codec may hold plaintext that an attacker has added: a part of a frame that it has discarded from its
@@ -42,15 +40,15 @@ extension ConnectionDriver {
         if let session = memory.savedSession { fresh.setSession(session) }
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: link.endpoint)
-            let secured = SecuredTransport(engine, on: loop, handler: self, over: link.transport)
+            let secured = SecuredTransport(engine, on: loop, handler: host, over: link.transport)
             link.state.replaceCodec(by: fresh)
             link.upgrade(to: secured)
             link.fileVersions = tls.versions
             link.handshake?.securing = continuation
-            updateReading()
+            host.updateReading()
             return nil
         } catch {
-            attemptFailed(session, error)
+            host.attemptFailed(session, error)
             return .tlsUnusable(error)
         }
     }
@@ -65,7 +63,7 @@ extension ConnectionDriver {
         // The next attempt offers no session, and may succeed.
         let isPermanent = link.secured?.hasFailedWithSession == true ? false : nil
         let failure: any Error = error.code == .tls(.notTLS) ? FrameError.plaintextBehindAgreement : error
-        attemptFailed(session, failure, isPermanent: isPermanent)
+        host.attemptFailed(session, failure, isPermanent: isPermanent)
     }
 }
 
