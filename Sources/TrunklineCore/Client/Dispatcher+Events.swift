@@ -364,7 +364,7 @@ extension Dispatcher {
 
     mutating func updateReading() {
         let isPaused = streams.suspendReading()
-        driver.setPaused(isPaused)
+        driver.io.setPaused(isPaused)
     }
 }
 

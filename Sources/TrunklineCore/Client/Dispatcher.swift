@@ -476,7 +476,7 @@ extension Dispatcher {
     }
 
     mutating func takeTime(for owner: any ConnectionOwner) -> BatchEnd {
-        if driver.mustReadFirst() {
+        if driver.io.mustReadFirst() {
             return BatchEnd(nextTime: loop.nextTurn, closeWaiters: [])
         }
         let now = loop.turnTime

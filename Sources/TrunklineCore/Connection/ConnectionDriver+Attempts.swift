@@ -254,7 +254,7 @@ extension ConnectionDriver {
         timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
         liveness.start(link)
         certificates.note(of: link)
-        updateReading()
+        io.updateReading()
         if memory.hasLostSession {
             memory.hasLostSession = false
             port.append(.sessionLost(link.endpoint, on: link.session))
@@ -263,7 +263,7 @@ extension ConnectionDriver {
         watchFiles(of: link)
         takeBetterPath(link)
         publishState()
-        scheduleFlush()
+        io.scheduleFlush()
     }
 }
 

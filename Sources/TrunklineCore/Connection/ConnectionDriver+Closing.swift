@@ -35,7 +35,7 @@ extension ConnectionDriver {
         ending.left = ready.left
         armClosing()
         publishState()
-        scheduleFlush()
+        io.scheduleFlush()
     }
 
     func closingIsWritten() {
@@ -57,7 +57,7 @@ extension ConnectionDriver {
 
     func closingTimerFired() {
         guard loop.turnTime < ending.deadline, let session = ready?.session else { return finishClosing() }
-        flush(session)  // the socket may take bytes before it reports that it is writable
+        io.flush(session)  // the socket may take bytes before it reports that it is writable
         guard lifecycle == .closing, let ready else { return }
         if let deadline = ending.answerDeadline {
             return loop.turnTime < deadline ? arm(at: deadline) : finishClosing()
@@ -85,7 +85,7 @@ extension ConnectionDriver {
     }
 
     /// Frames that are held can be read after the connection was closed.
-    private func deliverHeldToReaders() { if rules.deliversAll, let ready { deliverHeld(ready) } }
+    private func deliverHeldToReaders() { if rules.deliversAll, let ready { io.deliverHeld(ready) } }
 
     func finishClosing() {
         guard lifecycle < .closed else { return }
@@ -104,7 +104,7 @@ extension ConnectionDriver {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if link.isDraining, !link.state.machine.outbound.isEmpty {
                 var result = Link.WriteResult()  // nobody waits for it
-                write(link, &result)
+                io.write(link, &result)
             }
             end(link, .closed)
         }

@@ -6,7 +6,7 @@ extension ConnectionDriver {
     /// Requests that have started finish on the link, or meet their deadline. The others go out on the next link.
     func drain(_ link: Link, _ cause: DisconnectCause) {
         let session = link.session
-        deliverHeld(link)
+        io.deliverHeld(link)
         // A held frame may have ended the link.
         guard link.isReady else { return }
         liveness.stop()
@@ -21,10 +21,10 @@ extension ConnectionDriver {
             lose(oldest.session, TransportError.closedByUs("more than \(Self.maximumDraining) links were draining"))
         }
         armDraining()
-        updateReading()
-        scheduleFlush()
+        io.updateReading()
+        io.scheduleFlush()
         // At once: there may be nothing in flight on it.
-        scheduleReading()
+        io.scheduleReading()
     }
 
     func closeDrained() {
@@ -40,7 +40,7 @@ extension ConnectionDriver {
         let drained = links.draining.filter(\.isDrained)  // a closing frame may still have to be written
         guard !drained.isEmpty else { return }
         for link in drained {
-            deliverHeld(link, isLast: true)  // there may be pushes among them
+            io.deliverHeld(link, isLast: true)  // there may be pushes among them
             if links[link.session] != nil { end(link, .drained) }
         }
         // Abandoned requests on these links no longer count.
@@ -62,7 +62,7 @@ extension ConnectionDriver {
         else { return }
         link.state.machine.send(closingFrame)
         var result = Link.WriteResult()
-        write(link, &result)
+        io.write(link, &result)
         reports.noteUnencodable(result.refused)
         let isSent = result.refused.isEmpty && result.failure == nil && link.finalReads == nil
         link.draining?.awaitsAnswer = isSent && farewell == nil && link.state.codec.closingIsAnswered
@@ -94,16 +94,16 @@ extension ConnectionDriver {
     }
 
     func drainingTimedOut() {
-        if mustReadFirst() { return arm(.draining, at: loop.nextTurn) }
+        if io.mustReadFirst() { return arm(.draining, at: loop.nextTurn) }
         let now = loop.turnTime
-        forEachLink(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
-            flush(session)  // the socket may take bytes before it reports that it is writable
+        links.forEach(where: { $0.draining?.rest.map { $0.until <= now } ?? false }) { session in
+            io.flush(session)  // the socket may take bytes before it reports that it is writable
             guard let link = links[session], let rest = link.draining?.rest else { return }
             let isStalled = !link.left.isLess(than: rest.left)
             link.draining?.isStalled = isStalled
         }
         closeDrained()
-        forEachLink(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
+        links.forEach(where: { $0.draining.map { $0.deadline <= now } ?? false }) { session in
             let late =
                 "requests on the draining link did not end within failover.drainTimeout"
                 + " (\(options.failover.drainTimeout.text))"

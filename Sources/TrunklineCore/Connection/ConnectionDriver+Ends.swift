@@ -10,7 +10,7 @@ extension ConnectionDriver {
 
     /// A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
-        if let link = links[session] { deliverHeld(link, isLast: true) }
+        if let link = links[session] { io.deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.
         guard let link = links[session] else { return }
         let cause = link.explained(cause, through: options.connecting.proxy(for: link.endpoint))

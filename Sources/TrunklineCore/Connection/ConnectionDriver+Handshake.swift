@@ -5,7 +5,7 @@ extension ConnectionDriver: HandshakeHost, LivenessHost {
     func handshakeIsComplete(_ link: Link, afterHearing: Bool, _ early: inout [Frame]) {
         reports.counts.handshakeDurations.record(from: link.establishedAt, to: loop.now)
         becomeReady(link.session, afterHandshake: afterHearing)
-        if let ready, ready === link { deliver(&early, ready) }
+        if let ready, ready === link { io.deliver(&early, ready) }
     }
 
     func restartAttempt() { perform(machine.restartAttempt(at: loop.now)) }
@@ -14,8 +14,6 @@ extension ConnectionDriver: HandshakeHost, LivenessHost {
         machine.extendEndpoints(memory.givenEndpoints + added)
         forgetPathsOfOthers()
     }
-
-    func flush(_ session: SessionID) { flush(session, isAsked: false) }
 
     func note(_ dropped: Link.Dropped, _ link: Link) { reports.note(dropped, link) }
 

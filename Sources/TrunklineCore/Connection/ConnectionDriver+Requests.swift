@@ -78,7 +78,7 @@ extension ConnectionDriver {
     private func releasePartsOnDraining(_ parts: inout RequestParts) {
         for session in parts.sessions {
             guard let link = links[session], link.isDraining else { continue }
-            while link.state.releasePart(of: &parts) { scheduleFlush() }
+            while link.state.releasePart(of: &parts) { io.scheduleFlush() }
         }
     }
 
@@ -105,7 +105,7 @@ extension ConnectionDriver {
     }
 
     func scheduleFlushUnlessFull(_ link: Link) {
-        if !link.transport.awaitsWritable { scheduleFlush() }
+        if !link.transport.awaitsWritable { io.scheduleFlush() }
     }
 
     enum GivenUp: Sendable {
@@ -119,7 +119,7 @@ extension ConnectionDriver {
         guard let link = links[session] else { return .none }
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
-        if link.isDraining || lifecycle == .closing { scheduleFlush() }
+        if link.isDraining || lifecycle == .closing { io.scheduleFlush() }
         let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
         if isTimeout, link.exchangesDatagrams, let sentAt = link.state.machine.writeTimes(of: id, at: place)?.lastByte {
             link.window.lost(sentAt: sentAt, at: loop.now)
@@ -178,7 +178,7 @@ extension ConnectionDriver {
         link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
         port.giveBack(events)
         // Before anything else: a frame that was handled may end the link.
-        if let rest = taken.rest { catchUp(with: frames[rest...], link) }
+        if let rest = taken.rest { io.catchUp(with: frames[rest...], link) }
         endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
         if link.exchangesDatagrams, taken.answers > 0 {
             link.window.answered(taken.answers, unanswered: link.state.machine.count)
@@ -228,16 +228,6 @@ extension ConnectionDriver {
             closingIsAnswered()
         } else if link.draining?.awaitsAnswer == true {
             endDraining(link.session, finalFrame)
-        }
-    }
-
-    func takeHeartbeats(among frames: inout [Frame], _ link: Link) {
-        frames.removeAll { frame in
-            guard frame.kind == .ping || frame.kind == .pong else { return false }
-            let (meaning, hasToWrite) = link.state.takeHeartbeat(frame, rules, at: loop.now)
-            if hasToWrite { scheduleFlush() }
-            if meaning == .answer { liveness.notePong(link) }
-            return meaning == .answer
         }
     }
 

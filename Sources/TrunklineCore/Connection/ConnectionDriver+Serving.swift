@@ -11,6 +11,6 @@ extension ConnectionDriver {
     func noteCall(_ change: Int, on session: SessionID) {
         guard let link = links[session] else { return }
         link.openCalls += change
-        if change < 0, link.isDraining { scheduleFlush() }
+        if change < 0, link.isDraining { io.scheduleFlush() }
     }
 }

@@ -17,10 +17,10 @@ final class ConnectionDriver: @unchecked Sendable {
 
     let links: Links
     let memory: LinkMemory
-    private(set) lazy var liveness = LivenessWatch(context, links, timers, reports, paths, host: self)
-    private(set) lazy var handshakes = Handshakes(context, links, memory, port, host: self)
+    private(set) lazy var io = LinkIO(context, links, port, reports, host: self)
+    private(set) lazy var liveness = LivenessWatch(context, links, timers, reports, paths, io, host: self)
+    private(set) lazy var handshakes = Handshakes(context, links, memory, port, io, host: self)
     var endpointJudge: EndpointJudge
-    let turn = Turn()
     let timers: ConnectionTimers
 
     let port: OwnerPort
@@ -34,26 +34,6 @@ final class ConnectionDriver: @unchecked Sendable {
     var cancellations: [CancellationRun] = []
     /// Whether the first waiting request is exclusive, and waits for others on the link.
     var awaitsAlone = false
-
-    /// Its fields are only assigned as a whole: see `Link.state`.
-    final class Turn {
-        var isFlushing = false
-        var isReadScheduled = false
-        var deadlineWait: DeadlineWait?
-        /// Empty. Its memory is used for the next frames that are decoded.
-        private var memory: [Frame] = []
-
-        func takeMemory() -> [Frame] {
-            let memory = memory
-            self.memory = []
-            return memory
-        }
-
-        func giveBack(_ frames: inout [Frame]) {
-            frames.removeAll(keepingCapacity: true)
-            if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
-        }
-    }
 
     init(
         to endpoints: [Endpoint],
@@ -177,7 +157,7 @@ final class ConnectionDriver: @unchecked Sendable {
     private func mainTimerFired() {
         if lifecycle == .closing { return closingTimerFired() }
         guard let attempt = machine.attempt else { return perform(machine.timerFired(at: loop.now)) }
-        if mustReadFirst() { return arm(at: loop.nextTurn) }
+        if io.mustReadFirst() { return arm(at: loop.nextTurn) }
         handshakes.timedOut(attempt.id)
     }
 
@@ -250,4 +230,11 @@ extension ConnectionDriver {
             self?.schedule { driver in access(driver) { $0.remove(id) } }
         }
     }
+}
+
+extension ConnectionDriver: TransportHandler, LoopWork {
+    func transport(_ id: UInt64, did event: TransportEvent) { entered { $0.io.heard(id, event) } }
+
+    /// At the end of a turn in which something was queued.
+    func runOnLoop() { entered { $0.io.flushAll() } }
 }

@@ -27,7 +27,7 @@ final class FrameUse: ConnectionOwner {
             return continuation.resume(returning: nil)
         }
         self.reader = reader
-        driver.setPaused(false)
+        driver.io.setPaused(false)
         driver.connectIfNeeded()
         finish(driver)
     }
@@ -110,7 +110,7 @@ final class FrameUse: ConnectionOwner {
             if events.isEmpty { break }
             for event in events { perform(event, driver) }
         }
-        driver.setPaused(reader == nil)
+        driver.io.setPaused(reader == nil)
     }
 
     private func perform(_ event: ConnectionEvent, _ driver: ConnectionDriver) {

@@ -18,7 +18,7 @@ extension Handshakes {
         _ continuation: Continuation<Outcome>
     ) -> ClientError? {
         // Pongs normally go out at the end of the turn.
-        if let link = links.handshaking(session), !link.state.machine.outbound.isEmpty { host.flush(session) }
+        if let link = links.handshaking(session), !link.state.machine.outbound.isEmpty { io.flush(session) }
         guard let link = links.handshaking(session), let handshake = link.handshake else { return .handshakeIsOver }
         if let loss = handshake.loss { return .lostDuringHandshake(loss, .notSent) }
         let machine = link.state.machine
@@ -45,7 +45,7 @@ extension Handshakes {
             link.upgrade(to: secured)
             link.fileVersions = tls.versions
             link.handshake?.securing = continuation
-            host.updateReading()
+            io.updateReading()
             return nil
         } catch {
             host.attemptFailed(session, error)

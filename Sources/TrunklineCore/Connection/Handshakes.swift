@@ -10,9 +10,6 @@ protocol HandshakeHost: AnyObject {
     func extendEndpoints(with added: [Endpoint])
     func publishState()
     func arm(at deadline: Instant?)
-    func updateReading()
-    func flush(_ session: SessionID)
-    func scheduleFlush()
     func note(_ dropped: Link.Dropped, _ link: Link)
     func noteFarewell(_ reason: ServerReason?, _ link: Link)
 }
@@ -27,6 +24,7 @@ final class Handshakes {
     let links: Links
     let memory: LinkMemory
     private let port: OwnerPort
+    let io: LinkIO
     /// It owns this object.
     unowned let host: any HandshakeHost & TransportHandler
 
@@ -35,9 +33,11 @@ final class Handshakes {
         _ links: Links,
         _ memory: LinkMemory,
         _ port: OwnerPort,
+        _ io: LinkIO,
         host: any HandshakeHost & TransportHandler
     ) {
-        (self.context, self.links, self.memory, self.port, self.host) = (context, links, memory, port, host)
+        (self.context, self.links, self.memory) = (context, links, memory)
+        (self.port, self.io, self.host) = (port, io, host)
     }
 
     var loop: any EventLoop { context.loop }
@@ -56,7 +56,7 @@ final class Handshakes {
         if let session = memory.savedSession { link.state.codec.setSession(session) }
         guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
         host.arm(at: link.handshake?.deadline)
-        host.updateReading()
+        io.updateReading()
         host.publishState()
         guard let perform = options.handshake.perform else { return restoreNewSubscriptions(link.session) }
         run(link.session, perform)
@@ -131,7 +131,7 @@ final class Handshakes {
         // A frame that is half written must be completed before a request follows.
         guard link.state.machine.outbound.isEmpty else {
             link.handshake?.isOver = true
-            return host.scheduleFlush()
+            return io.scheduleFlush()
         }
         guard !handshake.hasRestoredTooMuch else { return host.restartAttempt() }
         adopt(handshake.learned, from: link)
@@ -189,7 +189,7 @@ final class Handshakes {
         if !expired, handshake.restoring != nil, handshake.loss == nil, isFull {
             spillInbox()
             if port.isPaused || handshake.mayRead {
-                host.updateReading()
+                io.updateReading()
                 extendRestoring(link)
                 return host.arm(at: handshake.nextDeadline)
             }
@@ -250,13 +250,13 @@ final class Handshakes {
 
     private func admit(_ link: Link) {
         guard let handshake = link.handshake, handshake.loss == nil else { return }
-        if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { host.scheduleFlush() }
+        if handshake.admit(to: link, window: options.handshakeWindow, at: loop.now, by: rules) { io.scheduleFlush() }
     }
 
     func read(_ link: Link, _ continuation: Continuation<Outcome>) {
         if let frame = link.handshake?.popFirst() {
             continuation.resume(returning: .success(Response(frame)))
-            host.updateReading()
+            io.updateReading()
         } else if let loss = link.handshake?.loss {
             continuation.resume(returning: .failure(.lostDuringHandshake(loss, .notSent)))
         } else {
@@ -282,7 +282,7 @@ final class Handshakes {
             case .ping:
                 link.handshake?.hasStray = true
                 // Not at once, but at the end of the turn: if a write fails, what is left to read is read first.
-                if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { host.scheduleFlush() }
+                if link.state.takeHeartbeat(frame, rules, at: loop.now).hasToWrite { io.scheduleFlush() }
             case .pong: link.handshake?.hasStray = true
             case .ignored: break
             case .part where link.state.isExpected(part: frame, rules, at: loop.now): takeReply(frame, link)
@@ -298,7 +298,7 @@ final class Handshakes {
         }
         if let link = links.handshaking(session) { admit(link) }
         spillInbox()
-        host.updateReading()
+        io.updateReading()
     }
 
     /// Restoring may bring more pushes than are held before a link is ready. They go to their readers now, because

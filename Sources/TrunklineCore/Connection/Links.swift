@@ -42,6 +42,15 @@ final class Links {
         return draining.first { $0.transport.id == id }
     }
 
+    /// `body` may end links.
+    func forEach(where isMeant: (Link) -> Bool, _ body: (SessionID) -> Void) {
+        if let only = onlyReady {
+            if isMeant(only) { body(only.session) }
+            return
+        }
+        for link in all.filter(isMeant) { body(link.session) }
+    }
+
     func begin(_ link: Link) {
         precondition(handshaking == nil && link.isInHandshake, "only one link is in its handshake")
         handshaking = link

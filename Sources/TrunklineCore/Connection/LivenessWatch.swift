@@ -3,9 +3,6 @@ protocol LivenessHost: AnyObject {
     var lifecycle: Lifecycle { get }
     var hasRoute: Bool { get }
     func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?)
-    func mustReadFirst() -> Bool
-    func updateReading()
-    func scheduleFlush()
     func lose(_ session: SessionID, _ cause: any Error)
 }
 
@@ -17,6 +14,7 @@ final class LivenessWatch {
     private let timers: ConnectionTimers
     private let reports: LinkReports
     private let paths: PathView
+    private let io: LinkIO
     /// It owns this object.
     private unowned let host: any LivenessHost
     /// `nil` until `liveness.adaptiveInterval` is used.
@@ -28,10 +26,11 @@ final class LivenessWatch {
         _ timers: ConnectionTimers,
         _ reports: LinkReports,
         _ paths: PathView,
+        _ io: LinkIO,
         host: any LivenessHost
     ) {
         (self.context, self.links, self.timers, self.host) = (context, links, timers, host)
-        (self.reports, self.paths) = (reports, paths)
+        (self.reports, self.paths, self.io) = (reports, paths, io)
     }
 
     private var loop: any EventLoop { context.loop }
@@ -84,7 +83,7 @@ final class LivenessWatch {
 
     func timerFired() {
         guard let due = timers.livenessArmed, let ready else { return }
-        if host.mustReadFirst() { return host.arm(.liveness, at: loop.nextTurn) }
+        if io.mustReadFirst() { return host.arm(.liveness, at: loop.nextTurn) }
         timers.livenessArmed = nil
         switch look(due, ready) {
         case .none, .ping: break
@@ -93,7 +92,7 @@ final class LivenessWatch {
             // left, and with it the failure.
             if ready.transport.hasFailed {
                 ready.state.held.isUnlimited = true
-                host.updateReading()
+                io.updateReading()
             }
         case .declareDead: return loseToSilence(ready)
         }
@@ -114,7 +113,7 @@ final class LivenessWatch {
             return link.state.machine.pingRefused(wasQueued: false, at: loop.turnTime)
         }
         if link.state.machine.send(ping: ping, at: loop.now) { reports.counts.pings += 1 }
-        if !link.transport.awaitsWritable { host.scheduleFlush() }
+        if !link.transport.awaitsWritable { io.scheduleFlush() }
     }
 
     func notePong(_ link: Link) {

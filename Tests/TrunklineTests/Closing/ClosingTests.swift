@@ -336,7 +336,7 @@ extension Connection {
         let isAlone = driver.port.owner == nil
         driver.entered { driver in
             var frames = [frame]
-            if let ready = driver.ready { driver.deliver(&frames, ready) }
+            if let ready = driver.ready { driver.io.deliver(&frames, ready) }
         }
         return isAlone
     }

@@ -1,5 +1,5 @@
 /// Judging deadlines: what the links held when a deadline passed is read first. See `EventLoop`.
-extension ConnectionDriver {
+extension LinkIO {
     struct DeadlineWait {
         /// The turn in which `isOn` was decided.
         let turn: Instant
@@ -20,8 +20,8 @@ extension ConnectionDriver {
     /// time. Called only from timers, which come after all reading of their turn.
     func mustReadFirst() -> Bool {
         let now = loop.turnTime
-        if let wait = turn.deadlineWait, wait.turn == now { return wait.isOn }
-        let begun = turn.deadlineWait?.isOn == true ? turn.deadlineWait : nil
+        if let wait = deadlineWait, wait.turn == now { return wait.isOn }
+        let begun = deadlineWait?.isOn == true ? deadlineWait : nil
         let read = reports.counts.bytesReceived &+ reports.counts.framesReceived
         let (begin, beganAt) = (begun?.begin ?? read, begun?.beganAt ?? now)
         let unread = unreadCount
@@ -29,13 +29,13 @@ extension ConnectionDriver {
         let isOn =
             unread > 0 && begun?.read != read && read &- begin < Self.readBeforeDeadline &* unread
             && now.since(beganAt) < DialDeadline.longestWait
-        turn.deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
+        deadlineWait = DeadlineWait(turn: now, isOn: isOn, beganAt: beganAt, begin: begin, read: read)
         return isOn
     }
 
     /// Gives the next wait the whole limit. Called after each reading, and after frames that were left for this turn.
     func endDeadlineWait() {
-        if turn.deadlineWait?.isOn == true, unreadCount == 0 { turn.deadlineWait = nil }
+        if deadlineWait?.isOn == true, unreadCount == 0 { deadlineWait = nil }
     }
 
     private var unreadCount: Int {
