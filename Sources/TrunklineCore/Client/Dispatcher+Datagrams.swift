@@ -60,7 +60,7 @@ extension Dispatcher {
             look(at: id, extras, after: repetition.wait, wait: repetition.wait, sentAt: sentAt)
             return true
         }
-        driver.sendAgain(call.frame, id, session, number, sentAt: sentAt)
+        driver.requests.sendAgain(call.frame, id, session, number, sentAt: sentAt)
         ledger.repeats(id)
         let wait = min(repetition.wait * 2, max(Self.longestWait, firstWait))
         look(at: id, extras, after: wait, wait: wait, sentAt: now)

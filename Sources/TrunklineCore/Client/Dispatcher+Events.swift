@@ -208,7 +208,7 @@ extension Dispatcher {
         // In order, a server that answers before the first piece of data expects none.
         if codec.matching.isInOrder, !target.hasWrittenPart { return }
         let number = codec.matching.isInOrder ? 0 : serial
-        _ = driver.sendCancelFrame(for: number, type: target.type, on: session)
+        _ = driver.requests.sendCancelFrame(for: number, type: target.type, on: session)
         endLinkOfUpload(session)
     }
 

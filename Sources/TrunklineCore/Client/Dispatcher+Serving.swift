@@ -159,13 +159,13 @@ extension Dispatcher {
             return false
         }
         let id = serving.calls.queue(reason, for: request, on: session)
-        driver.answer(frame, id, to: request.serial, on: session)
+        driver.requests.answer(frame, id, to: request.serial, on: session)
         return true
     }
 
     private func noteCall(_ change: Int, _ request: Frame) {
         guard let session = request.session else { return }
-        driver.noteCall(change, on: session)
+        driver.requests.noteCall(change, on: session)
     }
 
     mutating func tellUnserved() {

@@ -109,7 +109,7 @@ extension Dispatcher {
     mutating func finish(for owner: any ConnectionOwner) -> BatchEnd {
         while true {
             placeParts()
-            var (events, look) = driver.work(
+            var (events, look) = driver.requests.work(
                 on: &requests.queue,
                 &parts,
                 demand: demand,
@@ -199,7 +199,7 @@ extension Dispatcher {
         var events = driver.port.takeEvents()
         sendDirectly(&commands, &index, on: &ready.state, by: driver.rules, into: &events)
         driver.port.giveBack(events)
-        driver.scheduleFlushUnlessFull(ready)
+        driver.io.scheduleFlushUnlessFull(ready)
     }
 
     private mutating func sendDirectly(
@@ -350,7 +350,7 @@ extension Dispatcher {
 
     private mutating func admitNow(_ batched: [Request], first: RequestID, _ batch: Batch) -> Int {
         let options = batch.options
-        let admitted = driver.admitNow(
+        let admitted = driver.requests.admitNow(
             batched,
             first: first,
             atMost: directRoom,
@@ -369,11 +369,11 @@ extension Dispatcher {
     private mutating func refusalAfterAdmission(_ cost: Int, isAnswer: Bool) -> String? {
         guard isReady else { return requests.queue.refusal(for: cost) }
         placeParts()
-        let mayAdmit = driver.admitEarly(from: &requests.queue, &parts)
+        let mayAdmit = driver.requests.admitEarly(from: &requests.queue, &parts)
         requests.noteAdmissions(at: loop.now)
         let mayGo = mayAdmit && !requests.queue.hasWaiting
         directRoom = driver.links.room
-        if isAnswer, driver.mayAdmitAnswer { return nil }
+        if isAnswer, driver.requests.mayAdmitAnswer { return nil }
         return mayGo ? nil : requests.queue.refusal(for: cost)
     }
 
@@ -400,7 +400,7 @@ extension Dispatcher {
             end(id, ClientError(.overloaded, .notSent, shortage))
         }
         impatient.removeAll(keepingCapacity: impatient.count <= 8192)
-        if isRefused { driver.endpointJudge.replacement.hasRefused = true }
+        if isRefused { driver.requests.judge.replacement.hasRefused = true }
         return isRefused
     }
 
@@ -415,14 +415,14 @@ extension Dispatcher {
             guard requests.remove(id) != nil else { return }
             var message = message
             let isDelayed = requests.waiter(of: id)?.tracked?.delayedUntil != nil
-            if isTimeout, let what = driver.timedOutWaiting(isDelayed: isDelayed) {
+            if isTimeout, let what = driver.requests.timedOutWaiting(isDelayed: isDelayed) {
                 message += "; \(what)"
             }
             return end(id, unsentError(code, message))
         }
         let now = loop.now
         let onLink = driver.links.tryOnLink(id, session, linkPlace, at: now)
-        switch driver.cancel(id, session, linkPlace, isTimeout: isTimeout) {
+        switch driver.requests.cancel(id, session, linkPlace, isTimeout: isTimeout) {
         case .none:
             // The events contain its end. If that is a response, the server must be told that no more parts follow.
             if let unfinished { parts.resume(id, unfinished) }

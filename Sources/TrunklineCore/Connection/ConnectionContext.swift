@@ -23,6 +23,9 @@ final class ConnectionContext: Sendable {
 
     var codec: ProtocolCodec { rules.codec }
 
+    /// Whether a late server is not to blame, because this process did not run.
+    var isServerExcused: Bool { loop.delays.excuses(at: loop.turnTime) }
+
     /// The kernel's probes come after the longest learned interval: they would keep idle links alive, or find losses.
     var optionsForDialing: ClientOptions {
         guard let range = options.liveness.adaptiveInterval, options.liveness.heartbeat == .pingPong, codec.hasPing

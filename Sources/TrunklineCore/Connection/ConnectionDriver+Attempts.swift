@@ -246,7 +246,7 @@ extension ConnectionDriver {
                 )
             )
         )
-        endpointJudge.linkIsReady(at: link.endpoint)
+        requests.judge.linkIsReady(at: link.endpoint)
         history.linkIsReady()
         link.maximumInFlight = min(link.negotiated.maximumInFlight ?? .max, max(1, options.requests.maximumInFlight))
         if link.exchangesDatagrams { link.window = DatagramWindow(minimum: options.requests.datagramWindow) }

@@ -98,7 +98,7 @@ extension ConnectionDriver {
         liveness.stop()
         handshakes.end(.connectionWasClosed(.notSent))
         endDialling()
-        stopCancelling()
+        requests.stopCancelling()
         dialMemory.lateLookups.drop()
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.

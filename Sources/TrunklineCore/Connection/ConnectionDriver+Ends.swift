@@ -41,7 +41,7 @@ extension ConnectionDriver {
         liveness.stop()
         history.lastCause = error
         let remains = end(link, .lost(error))
-        endpointJudge.linkEnded(byClient: isClosedLocally, lostCount: remains.lost.count)
+        requests.judge.linkEnded(byClient: isClosedLocally, lostCount: remains.lost.count)
         let action = machine.linkLost(
             link.session,
             cause,

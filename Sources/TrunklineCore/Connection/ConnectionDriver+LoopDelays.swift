@@ -31,7 +31,4 @@ extension ConnectionDriver: LoopDelayReceiver {
         link.handshake?.deadline = min(endOfAttempt ?? end, end)
         link.handshake?.limit = handshakes.limit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
     }
-
-    /// Whether a late server is not to blame, because this process did not run.
-    var isServerExcused: Bool { loop.delays.excuses(at: loop.turnTime) }
 }

@@ -18,9 +18,9 @@ final class ConnectionDriver: @unchecked Sendable {
     let links: Links
     let memory: LinkMemory
     private(set) lazy var io = LinkIO(context, links, port, reports, host: self)
+    private(set) lazy var requests = LinkRequests(context, links, port, io, host: self)
     private(set) lazy var liveness = LivenessWatch(context, links, timers, reports, paths, io, host: self)
     private(set) lazy var handshakes = Handshakes(context, links, memory, port, io, host: self)
-    var endpointJudge: EndpointJudge
     let timers: ConnectionTimers
 
     let port: OwnerPort
@@ -31,9 +31,6 @@ final class ConnectionDriver: @unchecked Sendable {
     let certificates: CertificateView
     let processes: ChildProcesses
     var ending = Ending()
-    var cancellations: [CancellationRun] = []
-    /// Whether the first waiting request is exclusive, and waits for others on the link.
-    var awaitsAlone = false
 
     init(
         to endpoints: [Endpoint],
@@ -66,16 +63,6 @@ final class ConnectionDriver: @unchecked Sendable {
             seed: loop.randomSeed(),
             client: options.membership?.client ?? 0
         )
-        let silence = EndpointSilence(
-            maximumTimeouts: options.liveness.maximumStalls,
-            patience: options.liveness.probeAfter ?? options.liveness.deadline
-        )
-        let errors = options.failover.errorRate.map {
-            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
-        }
-        let stableAfter = options.reconnecting.stableAfter
-        let replacement = LinkReplacement(stableAfter: stableAfter, seed: loop.randomSeed())
-        endpointJudge = EndpointJudge(errors, silence, replacement)
     }
 
     deinit {

@@ -74,7 +74,7 @@ final class FrameUse: ConnectionOwner {
             _ = writes.remove(id)
             fate = .notSent
         case .onLink(let session, let place)?:
-            switch driver.cancel(id, session, place, isTimeout: false) {
+            switch driver.requests.cancel(id, session, place, isTimeout: false) {
             case .none: return
             case .notSent: fate = .notSent
             case .sent: fate = .unknown
@@ -99,7 +99,7 @@ final class FrameUse: ConnectionOwner {
     /// Puts frames on the link as far as they may go, and tells the connection what is wanted.
     private func finish(_ driver: ConnectionDriver) {
         while true {
-            let (events, _) = driver.work(
+            let (events, _) = driver.requests.work(
                 on: &writes.queue,
                 &parts,
                 demand: reader == nil ? .none : .request,

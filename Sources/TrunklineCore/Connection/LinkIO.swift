@@ -172,6 +172,10 @@ final class LinkIO {
         loop.scheduleAtEndOfTurn(host)
     }
 
+    func scheduleFlushUnlessFull(_ link: Link) {
+        if !link.transport.awaitsWritable { scheduleFlush() }
+    }
+
     func flushAll() {
         isFlushing = false
         // A connection that is closing has to know whether TLS still holds bytes.

@@ -150,7 +150,7 @@ struct SeparateCancellationTests {
             try await body(Service(network: network, client: client, processes: processes, calls: calls))
             #expect(await client.diagnostics.audit() == [])
             await client.closeNow()
-            #expect(await client.connection.entered { $0.cancellations.isEmpty })
+            #expect(await client.connection.entered { $0.requests.cancellations.isEmpty })
             try await network.clock.sleep(for: .seconds(5))
             await server.stop()
         }

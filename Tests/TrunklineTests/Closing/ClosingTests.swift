@@ -348,7 +348,7 @@ extension Connection {
         body(driver)
         var queue = RequestQueue(maximumWaiting: 0, maximumBytes: 0)
         var parts = RequestParts()
-        let (events, _) = driver.work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
+        let (events, _) = driver.requests.work(on: &queue, &parts, demand: .request, watchesErrors: false, for: owner)
         return events.compactMap { event in
             switch event {
             case .lost: "lost"

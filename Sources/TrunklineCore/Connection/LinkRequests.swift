@@ -1,5 +1,37 @@
-/// Requests on links: the calls of the owner, and what comes back.
-extension ConnectionDriver {
+/// The requests of the owner on the links of a connection: how they get there, how they are withdrawn, and what they say
+/// about the server. Confined to the event loop of the connection.
+final class LinkRequests {
+    let context: ConnectionContext
+    let links: Links
+    let port: OwnerPort
+    let io: LinkIO
+    /// It owns this object.
+    unowned let host: ConnectionDriver
+    var judge: EndpointJudge
+    var cancellations: [CancellationRun] = []
+    /// Whether the first waiting request is exclusive, and waits for others on the link.
+    private(set) var awaitsAlone = false
+
+    init(_ context: ConnectionContext, _ links: Links, _ port: OwnerPort, _ io: LinkIO, host: ConnectionDriver) {
+        (self.context, self.links, self.port, self.io, self.host) = (context, links, port, io, host)
+        let options = context.options
+        let silence = EndpointSilence(
+            maximumTimeouts: options.liveness.maximumStalls,
+            patience: options.liveness.probeAfter ?? options.liveness.deadline
+        )
+        let errors = options.failover.errorRate.map {
+            ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
+        }
+        let stableAfter = options.reconnecting.stableAfter
+        let replacement = LinkReplacement(stableAfter: stableAfter, seed: context.loop.randomSeed())
+        judge = EndpointJudge(errors, silence, replacement)
+    }
+
+    var loop: any EventLoop { context.loop }
+    var options: ClientOptions { context.options }
+    var rules: LinkRules { context.rules }
+    var ready: Link? { links.ready }
+
     /// Called by the owner at the end of each batch. Returns the events, and when to call again.
     func work(
         on queue: inout RequestQueue,
@@ -15,7 +47,7 @@ extension ConnectionDriver {
         if !queue.hasWaiting { port.demand = demand }
         port.isWaiting = queue.hasWaiting || parts.heldCount > 0
         port.waitingCount = queue.waitingCount
-        let nextLook = judge(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
+        let nextLook = look(isWaiting: queue.hasWaiting, watchesErrors: watchesErrors)
         return (port.takeAll(), nextLook)
     }
 
@@ -26,7 +58,7 @@ extension ConnectionDriver {
     }
 
     private func admit(from queue: inout RequestQueue, _ parts: inout RequestParts) {
-        if ready == nil, queue.hasWaiting { connectIfNeeded() }
+        if ready == nil, queue.hasWaiting { host.connectIfNeeded() }
         if parts.heldCount > 0 { releasePartsOnDraining(&parts) }
         guard let ready, queue.hasWaiting || parts.heldCount > 0 else { return }
         let now = loop.now
@@ -64,7 +96,7 @@ extension ConnectionDriver {
             if admitted == 0, !hasReleased { break }
         } while true
         port.giveBack(events)
-        if hasToWrite { scheduleFlushUnlessFull(ready) }
+        if hasToWrite { io.scheduleFlushUnlessFull(ready) }
     }
 
     /// Those before the first exclusive request, or that one alone if nothing is in flight.
@@ -100,12 +132,8 @@ extension ConnectionDriver {
             &queue,
             by: rules
         )
-        if admitted > 0 { scheduleFlushUnlessFull(ready) }
+        if admitted > 0 { io.scheduleFlushUnlessFull(ready) }
         return admitted
-    }
-
-    func scheduleFlushUnlessFull(_ link: Link) {
-        if !link.transport.awaitsWritable { io.scheduleFlush() }
     }
 
     enum GivenUp: Sendable {
@@ -119,7 +147,7 @@ extension ConnectionDriver {
         guard let link = links[session] else { return .none }
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.
-        if link.isDraining || lifecycle == .closing { io.scheduleFlush() }
+        if link.isDraining || host.lifecycle == .closing { io.scheduleFlush() }
         let cancellable = cancellable(id, place, on: link, isTimeout: isTimeout)
         if isTimeout, link.exchangesDatagrams, let sentAt = link.state.machine.writeTimes(of: id, at: place)?.lastByte {
             link.window.lost(sentAt: sentAt, at: loop.now)
@@ -127,8 +155,8 @@ extension ConnectionDriver {
         switch link.state.machine.cancel(id, at: place, isTimeout: isTimeout, now: loop.now) {
         case .none: return .none
         case .notSent:
-            if isTimeout, link.isReady, !isServerExcused,
-                endpointJudge.isSilent || link.state.machine.isToBeJudged
+            if isTimeout, link.isReady, !context.isServerExcused,
+                judge.isSilent || link.state.machine.isToBeJudged
             {
                 link.state.machine.noteTimedOutUnsent(asIfWritten: false)
             }
@@ -136,7 +164,7 @@ extension ConnectionDriver {
         case .sent: return .sent(endpoint)
         case .awaited(let serial, let type):
             // A response that the client does not read is no failure of the endpoint, nor is one on a draining link.
-            if isTimeout, !port.isPaused, !isServerExcused, !link.isDraining { endpointJudge.requestTimedOut() }
+            if isTimeout, !port.isPaused, !context.isServerExcused, !link.isDraining { judge.requestTimedOut() }
             if let cancellable { beginCancelling(cancellable, on: link) }
             // Nothing may come between the pieces of another request.
             if !link.state.machine.isUploading(besides: place),
@@ -152,7 +180,7 @@ extension ConnectionDriver {
         guard let link = links[session], link.state.sendCancelFrame(for: serial, type: type, now: loop.now) else {
             return false
         }
-        scheduleFlushUnlessFull(link)
+        io.scheduleFlushUnlessFull(link)
         return true
     }
 
@@ -166,107 +194,20 @@ extension ConnectionDriver {
         guard let link = links[session] else { return }
         link.window.lost(sentAt: sentAt, at: loop.now)
         link.state.machine.sendAgain(frame, id, as: number)
-        scheduleFlushUnlessFull(link)
+        io.scheduleFlushUnlessFull(link)
     }
 
-    func take(_ frames: inout [Frame], _ link: Link, isLast: Bool = false) {
-        if rules.deliversAll { return handOver(frames, link) }
-        let session = link.session
-        var taken = Link.Taken(at: loop.now)
-        taken.mayLeaveRest = !isLast
-        var events = port.takeEvents()
-        link.state.take(&frames, &taken, isDraining: link.isDraining, by: rules, into: &events)
-        port.giveBack(events)
-        // Before anything else: a frame that was handled may end the link.
-        if let rest = taken.rest { io.catchUp(with: frames[rest...], link) }
-        endpointJudge.heard(answers: taken.answers, responses: taken.responses, isDraining: link.isDraining)
-        if link.exchangesDatagrams, taken.answers > 0 {
-            link.window.answered(taken.answers, unanswered: link.state.machine.count)
-        }
-        if let dropped = taken.dropped { reports.note(dropped, link) }
-        if taken.hasToWrite { scheduleFlushUnlessFull(link) }
-        if taken.hasPong { liveness.notePong(link) }
-        if taken.lastFrame != nil {
-            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { reports.noteFarewell(reason, link) }
-        }
-        if !link.isDraining {
-            if taken.answers > 0 { noteAnswer(link) }
-            // After the frames that came with it: these belong to the link that now drains.
-            if let lastFrame = taken.lastFrame {
-                // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
-                leave(lastFrame, session, finalFrame: link.exchangesDatagrams ? nil : taken.finalFrame)
-            }
-        } else if let finalFrame = taken.finalFrame,
-            !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
-        {
-            endDraining(session, finalFrame)
-        }
-        if let violation = taken.violation { lose(session, violation) }
-        if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
+    /// Like a part of a request, the answer never moves to another link.
+    func answer(_ frame: Frame, _ id: RequestID, to serial: SerialNumber, on session: SessionID) {
+        guard let link = links[session] else { return }
+        link.state.machine.send(part: frame, id: id, of: serial)
+        io.scheduleFlushUnlessFull(link)
     }
 
-    private func noteAnswer(_ link: Link) {
-        guard !link.hasAnswered, machine.state == .ready(session: link.session) else { return }
-        link.hasAnswered = true
-        machine.linkAnswered()
-    }
-
-    private func handOver(_ frames: [Frame], _ link: Link) {
-        guard !frames.isEmpty else { return }
-        // Without requests an answer cannot be distinguished from an error message, unless nothing was written.
-        if !link.hasAnswered, link.state.machine.wasUsed { noteAnswer(link) }
-        // A reader is about to have one of them. If the link ends with them, no other one is needed.
-        if !port.isWaiting { port.demand = .none }
-        var frames = frames
-        for index in frames.indices {
-            frames[index].session = link.session
-            if frames[index].isFarewell { reports.noteFarewell(frames[index].reason, link) }
-        }
-        port.append(.pushes(frames))
-        guard let finalFrame = frames.first(where: { $0.linkEnding == .now }) else { return }
-        if link.isReady {
-            closingIsAnswered()
-        } else if link.draining?.awaitsAnswer == true {
-            endDraining(link.session, finalFrame)
-        }
-    }
-
-    /// Requests in flight finish on the link, or are lost if there is a `finalFrame`.
-    private func leave(_ lastFrame: Frame, _ session: SessionID, finalFrame: Frame?) {
-        let hint = links[session]?.state.codec.retryAfter(in: lastFrame)
-        let isOrdinary = lastFrame.kind == .response || lastFrame.kind == .goAway
-        if lastFrame.linkEnding != .now || !isOrdinary || lastFrame.reason != nil {
-            leaveEndpoint(because: .goAway, retryAfter: hint, isLinkEnding: finalFrame != nil)
-        } else if let ready {
-            // A link without traffic is not replaced at once, or a server could make the client connect without end.
-            let departure: ReconnectMachine.Departure = ready.state.machine.wasUsed ? .lastResponse : .goAway
-            leaveEndpoint(because: departure, retryAfter: hint, isLinkEnding: true)
-        }
-        // Otherwise a link that drains after an earlier goAway in the batch would wait for responses that never come.
-        if let finalFrame { endDraining(session, finalFrame) }
-    }
-
-    func leaveEndpoint(
-        because departure: ReconnectMachine.Departure,
-        _ explanation: String? = nil,
-        retryAfter: Duration? = nil,
-        isLinkEnding: Bool = false
-    ) {
-        guard lifecycle < .closing, let ready, case .ready(let session) = machine.state,
-            ready.session == session
-        else { return }
-        // An active client will soon need the next link, and must not wait because its server goes away.
-        let isAtWork = ready.state.machine.count > 0 || departure == .goAway && ready.state.machine.wasUsed
-        let demand = isAtWork ? .request : demand
-        let action = machine.leave(
-            session,
-            because: departure,
-            demand: demand,
-            retryAfter: retryAfter,
-            isLinkEnding: isLinkEnding,
-            at: loop.now
-        )
-        if action != .none { ready.departure = explanation }
-        perform(action)
+    /// A draining link waits for the requests of the server.
+    func noteCall(_ change: Int, on session: SessionID) {
+        guard let link = links[session] else { return }
+        link.openCalls += change
+        if change < 0, link.isDraining { io.scheduleFlush() }
     }
 }

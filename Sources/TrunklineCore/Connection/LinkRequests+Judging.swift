@@ -1,5 +1,5 @@
 /// Judging the ready link by its requests: whether another one should take its place, and why requests wait.
-extension ConnectionDriver {
+extension LinkRequests {
     private var whatHoldsOthersBack: String? {
         guard links.inFlight < links.maximumInFlight else {
             let abandoned = links.abandonedInFlight
@@ -28,7 +28,7 @@ extension ConnectionDriver {
     func timedOutWaiting(isDelayed: Bool) -> String? {
         guard let ready else { return nil }
         let isBehind = rules.isInOrder && links.abandonedInFlight > 0 && links.isAtMaximum
-        let hasSilence = endpointJudge.isSilent || ready.state.machine.isToBeJudged
+        let hasSilence = judge.isSilent || ready.state.machine.isToBeJudged
         if isBehind || !isDelayed && hasSilence {
             ready.state.machine.noteTimedOutUnsent(asIfWritten: isBehind)
         }
@@ -36,39 +36,39 @@ extension ConnectionDriver {
     }
 
     /// Returns when to check again, for serials whose quarantine ends and for a link to be replaced.
-    func judge(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
+    func look(isWaiting: Bool, watchesErrors: Bool) -> Instant? {
         let now = loop.turnTime
-        let look = endpointJudge.beginLook(watchesErrors: watchesErrors, at: now)
-        if look.isErrorRateExceeded { leaveEndpoint(because: .errorRate, endpointJudge.errorRateText) }
+        let beginning = judge.beginLook(watchesErrors: watchesErrors, at: now)
+        if beginning.isErrorRateExceeded { host.leaveEndpoint(because: .errorRate, judge.errorRateText) }
         guard let ready = links.onlyReady else {
-            if let ready { judge(ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
+            if let ready { look(at: ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
             return nextLook
         }
         let (isToBeJudged, quarantineEnd) = ready.state.machine.look
-        if isToBeJudged || isWaiting || look.isShort {
-            judge(ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
+        if isToBeJudged || isWaiting || beginning.isShort {
+            look(at: ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
             return nextLook
         }
         return quarantineEnd
     }
 
-    private func judge(_ link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
+    private func look(at link: Link, isToBeJudged: Bool, isWaiting: Bool, at now: Instant) {
         if isToBeJudged {
             // While the client itself does not read or run, timeouts say nothing about the server.
-            let verdict = endpointJudge.judgeAnswers(
+            let verdict = judge.judgeAnswers(
                 on: &link.state.machine,
-                counts: !port.isPaused && !isServerExcused,
+                counts: !port.isPaused && !context.isServerExcused,
                 maximumStalls: options.liveness.maximumStalls,
                 at: now
             )
-            liveness.arm()
-            if let verdict { leaveEndpoint(because: verdict.departure, verdict.explanation) }
+            host.liveness.arm()
+            if let verdict { host.leaveEndpoint(because: verdict.departure, verdict.explanation) }
         }
-        guard isWaiting || endpointJudge.replacement.isShort, let ready else { return }
+        guard isWaiting || judge.replacement.isShort, let ready else { return }
         let use = use(of: ready)
         let policy = options.reconnecting.policy ?? NoRetries()
         guard
-            let verdict = endpointJudge.judgeShortage(
+            let verdict = judge.judgeShortage(
                 on: &ready.state.machine,
                 use,
                 isWaiting: isWaiting,
@@ -76,7 +76,7 @@ extension ConnectionDriver {
                 policy
             )
         else { return }
-        leaveEndpoint(because: verdict.departure, verdict.explanation)
+        host.leaveEndpoint(because: verdict.departure, verdict.explanation)
     }
 
     private func use(of link: Link) -> LinkUse {
@@ -92,7 +92,7 @@ extension ConnectionDriver {
     }
 
     private var nextLook: Instant? {
-        guard let again = endpointJudge.replacement.lookAgainAt else { return links.nextQuarantineEnd }
+        guard let again = judge.replacement.lookAgainAt else { return links.nextQuarantineEnd }
         return min(links.nextQuarantineEnd ?? again, again)
     }
 }

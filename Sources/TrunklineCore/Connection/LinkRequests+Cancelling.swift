@@ -1,6 +1,6 @@
 /// Cancelling an abandoned request by `options.requests.cancelling`. What cancels usually names the link, not the
 /// request, so no later request may be on the link when it arrives: the link is held until the closure has returned.
-extension ConnectionDriver {
+extension LinkRequests {
     /// A storm of cancellations must not open a connection for each.
     private static let maximumCancellations = 64
 
@@ -15,7 +15,7 @@ extension ConnectionDriver {
     func beginCancelling(_ request: AbandonedRequest, on link: Link) {
         guard let cancelling = options.requests.cancelling else { return }
         link.state.machine.beginCancelling()
-        let run = CancellationRun(request, of: self, timeout: options.requests.cancellingTimeout, cancelling)
+        let run = CancellationRun(request, of: host, timeout: options.requests.cancellingTimeout, cancelling)
         cancellations = cancellations + [run]
         run.begin()
     }
@@ -25,12 +25,12 @@ extension ConnectionDriver {
         cancellations = cancellations.filter { $0 !== run }
         guard let link = links[run.session] else { return }
         link.state.machine.endCancelling(hasFailed: failure != nil, at: loop.now)
-        // If links have been replaced often, this one is held until its turn comes: see `judge`.
+        // If links have been replaced often, this one is held until its turn comes: see `look`.
         if let failure, link === ready,
-            let departure = endpointJudge.replacement.look(.unanswered, isWaiting: true, at: loop.now)
+            let departure = judge.replacement.look(.unanswered, isWaiting: true, at: loop.now)
         {
-            leaveEndpoint(because: departure, failure)
-            endpointJudge.linkIsReplaced(at: loop.now, options.reconnecting.policy ?? NoRetries())
+            host.leaveEndpoint(because: departure, failure)
+            judge.linkIsReplaced(at: loop.now, options.reconnecting.policy ?? NoRetries())
         }
         if port.isWaiting { port.append(.room) }
     }
@@ -90,6 +90,6 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
     private func end(_ failure: String?) {
         guard task != nil else { return }
         stop()
-        driver?.entered { $0.cancellingEnded(self, failure) }
+        driver?.entered { $0.requests.cancellingEnded(self, failure) }
     }
 }
