@@ -66,7 +66,7 @@ extension Client {
             do throws(ClientError) {
                 response = try (completion?(outcome) ?? outcome).get()
             } catch {
-                if let registered { await connection.entered { $0.forget(registered) } }
+                if let registered { await connection.entered { $0.memory.forget(registered, $0.links) } }
                 throw error
             }
             var number = registered
@@ -114,7 +114,7 @@ extension Client {
 
 extension Client: SubscriptionOwner {
     package nonisolated func end(_ subscription: UInt64?) async -> (known: [Client], unsure: [Client]) {
-        if let subscription { await connection.entered { $0.forget(subscription) } }
+        if let subscription { await connection.entered { $0.memory.forget(subscription, $0.links) } }
         return ([self], [])
     }
 }
@@ -150,9 +150,5 @@ extension ConnectionDriver {
             connectIfNeeded()
         }
         return (number, nil)
-    }
-
-    fileprivate func forget(_ number: UInt64) {
-        memory.forget(number, isMember: options.membership != nil, links)
     }
 }

@@ -11,7 +11,7 @@ struct AttemptHistory {
 
     mutating func linkIsReady() { self = AttemptHistory() }
 
-    func unavailable(_ reason: String?) -> ClientError {
+    func unavailable(hasEndpoints: Bool) -> ClientError {
         let latest = Dictionary(failures.map { ($0.endpoint, DisconnectCause($0.cause)) }) { $1 }
         let isSecurity = !latest.isEmpty && latest.values.allSatisfy { $0 == .tls }
         let usual = isSecurity ? "TLS failed at every endpoint" : "no endpoint could be reached"
@@ -30,7 +30,7 @@ struct AttemptHistory {
         return ClientError(
             isSecurity ? .tlsFailed : .unavailable,
             .notSent,
-            ([reason ?? usual] + causes).joined(separator: "; "),
+            ([hasEndpoints ? usual : "the list of endpoints is empty"] + causes).joined(separator: "; "),
             endpoint: failures.last?.endpoint,
             attempts: failures,
             cause: lastCause

@@ -97,7 +97,9 @@ extension Connection {
 
     /// Returns the session that a handshake or ``saveSession(_:)`` has saved, or `nil` if there is none, or if the
     /// value has another type.
-    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? { driver.memory.savedSession as? Session }
+    public func savedSession<Session: Sendable>(as type: Session.Type) -> Session? {
+        driver.memory.savedSession as? Session
+    }
 
     /// Saves a session for the handshakes of later links, as ``Handshaker/saveSession(_:)`` does. The codec of the
     /// present link does not receive it.

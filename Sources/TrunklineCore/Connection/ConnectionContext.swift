@@ -25,6 +25,26 @@ final class ConnectionContext: Sendable {
 
     /// Whether a late server is not to blame, because this process did not run.
     var isServerExcused: Bool { loop.delays.excuses(at: loop.turnTime) }
+}
+
+/// Dialing.
+extension ConnectionContext {
+    func obstacleToDatagrams(_ endpoint: Endpoint) -> TransportError? {
+        guard endpoint.usesDatagrams else { return nil }
+        let reason: String
+        if rules.isInOrder {
+            reason = "the responses of this protocol are matched in order, which datagrams do not keep"
+        } else if endpoint.isSecured {
+            reason = "TLS over UDP (DTLS) is not supported"
+        } else if options.connecting.proxyHeader != nil {
+            reason = "the header of the PROXY protocol (options.connecting.proxyHeader) cannot be sent in datagrams"
+        } else if options.connecting.goesThroughProxy(to: endpoint) {
+            reason = "datagrams cannot go through the proxy (options.connecting.proxy); see Proxy.exceptions"
+        } else {
+            return nil
+        }
+        return TransportError(.invalidAddress, "connecting to \(endpoint): \(reason)")
+    }
 
     /// The kernel's probes come after the longest learned interval: they would keep idle links alive, or find losses.
     var optionsForDialing: ClientOptions {

@@ -27,7 +27,7 @@ extension ConnectionDriver {
         case .giveUp:
             abandonAttempt()
             arm(at: nil)
-            port.append(.unavailable(unavailable()))
+            port.append(.unavailable(history.unavailable(hasEndpoints: !machine.endpoints.isEmpty)))
         }
         publishState()
     }
@@ -47,10 +47,6 @@ extension ConnectionDriver {
         case .noNetwork: .noRoute
         default: .notConnected
         }
-    }
-
-    func unavailable(_ message: String? = nil) -> ClientError {
-        history.unavailable(machine.endpoints.isEmpty ? "the list of endpoints is empty" : message)
     }
 
     func abandonAttempt() {
@@ -85,10 +81,10 @@ extension ConnectionDriver {
 
     private func dial(_ attempt: ReconnectMachine.Attempt) {
         arm(at: nil)  // the dialer watches its time itself
-        if attempt.endpoint.usesDatagrams, let error = obstacleToDatagrams(attempt.endpoint) {
+        if let error = context.obstacleToDatagrams(attempt.endpoint) {
             return schedule { $0.attemptFailed(attempt.id, error, isPermanent: true) }
         }
-        let dialer = makeDialer(for: attempt.endpoint)
+        let dialer = SocketDialer(attempt.endpoint, context.optionsForDialing, dialMemory, on: loop, recorder)
         self.attempt?.dialer = dialer
         dialer.dial(for: self)
         followProcesses(of: dialer, attempt)
@@ -103,26 +99,6 @@ extension ConnectionDriver {
             }
             if hasProcess { processes.begin() }
         }
-    }
-
-    private func obstacleToDatagrams(_ endpoint: Endpoint) -> TransportError? {
-        let reason: String
-        if rules.isInOrder {
-            reason = "the responses of this protocol are matched in order, which datagrams do not keep"
-        } else if endpoint.isSecured {
-            reason = "TLS over UDP (DTLS) is not supported"
-        } else if options.connecting.proxyHeader != nil {
-            reason = "the header of the PROXY protocol (options.connecting.proxyHeader) cannot be sent in datagrams"
-        } else if options.connecting.goesThroughProxy(to: endpoint) {
-            reason = "datagrams cannot go through the proxy (options.connecting.proxy); see Proxy.exceptions"
-        } else {
-            return nil
-        }
-        return TransportError(.invalidAddress, "connecting to \(endpoint): \(reason)")
-    }
-
-    private func makeDialer(for endpoint: Endpoint) -> any Dialer {
-        SocketDialer(endpoint, context.optionsForDialing, dialMemory, on: loop, recorder)
     }
 
     private func noteProgress() {
@@ -169,7 +145,7 @@ extension ConnectionDriver {
         if !hadFarewell, !(error is TransportError), let reason = ServerReason(statedBy: error) {
             reports.counts.linkEndReasons.count(reason.label)
         }
-        let isPermanent = isPermanent ?? refusal?.isPermanent ?? isMistake(error)
+        let isPermanent = isPermanent ?? refusal?.isPermanent ?? error.isMistake
         subject.isPermanent = isPermanent
         report(phase, cause, error, subject)
         perform(
@@ -184,13 +160,6 @@ extension ConnectionDriver {
                 at: loop.now
             )
         )
-    }
-
-    private func isMistake(_ error: any Error) -> Bool {
-        switch (error as? ClientError)?.code {
-        case .invalidRequest?, .invalidResponse?, .invalidArgument?: true
-        default: (error as? TransportError)?.isPermanent ?? false
-        }
     }
 
     private func established(_ channel: DialedChannel) {
@@ -209,7 +178,7 @@ extension ConnectionDriver {
         let link = Link(
             attempt,
             transport,
-            codec,
+            context.codec,
             handshakes.makeUse(),
             number: memory.linksBegun,
             path: path,
@@ -303,5 +272,15 @@ extension ClientEvent.ReadyLink {
             proxy: proxy?.description,
             hasLostSession: hasLostSession
         )
+    }
+}
+
+extension Error {
+    /// Whether an attempt that fails with it would fail again.
+    fileprivate var isMistake: Bool {
+        switch (self as? ClientError)?.code {
+        case .invalidRequest?, .invalidResponse?, .invalidArgument?: true
+        default: (self as? TransportError)?.isPermanent ?? false
+        }
     }
 }

@@ -42,7 +42,7 @@ extension ConnectionDriver {
         guard ending.awaitsAnswer else { return finishClosing() }
         // Once: what is written later, such as a pong, does not give the server more time.
         guard ending.answerDeadline == nil else { return }
-        let deadline = min(ending.deadline, loop.now.advanced(by: Self.stallLimit))
+        let deadline = min(ending.deadline, loop.now.advanced(by: Link.stallLimit))
         ending.answerDeadline = deadline
         arm(at: deadline)
     }
@@ -52,7 +52,7 @@ extension ConnectionDriver {
     }
 
     private func armClosing() {
-        arm(at: min(ending.deadline, loop.now.advanced(by: Self.stallLimit)))
+        arm(at: min(ending.deadline, loop.now.advanced(by: Link.stallLimit)))
     }
 
     func closingTimerFired() {
@@ -73,9 +73,6 @@ extension ConnectionDriver {
         ending.left = left
         armClosing()
     }
-
-    /// How long a closing link waits for its socket without progress: no caller waits for these bytes.
-    static let stallLimit = Duration.seconds(2)
 
     /// Until the owner closes, links are used, and replaced, as before.
     func ownerDrains() {
@@ -127,6 +124,9 @@ struct Ending {
 }
 
 extension Link {
+    /// How long a closing link waits for its socket without progress: no caller waits for these bytes.
+    static let stallLimit = Duration.seconds(2)
+
     struct Left {
         var position = OutboundPosition.first
         var unwritten = 0

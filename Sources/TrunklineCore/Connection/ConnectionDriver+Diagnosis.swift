@@ -21,8 +21,6 @@ extension ConnectionDriver {
         return metrics
     }
 
-    var presentTLSSession: TLSSession? { ready?.secured?.session }
-
     func audit() -> [String] {
         reports.audit(
             isAttemptUnderWay: attempt != nil || handshaking != nil,

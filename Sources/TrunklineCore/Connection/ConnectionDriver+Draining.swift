@@ -1,8 +1,5 @@
 /// Draining: a link that takes no new requests stays until those that have started on it have ended.
 extension ConnectionDriver {
-    /// Beyond it the oldest is closed, in case a server sends goAway on every link.
-    private static let maximumDraining = 64
-
     /// Requests that have started finish on the link, or meet their deadline. The others go out on the next link.
     func drain(_ link: Link, _ cause: DisconnectCause) {
         let session = link.session
@@ -17,8 +14,8 @@ extension ConnectionDriver {
         observation?.add(.links, .linkDraining(link.endpoint, session: session, cause, reason: reason))
         port.append(.returned(unsent))
         link.mayHaveMore = true  // reading may have stopped half-way
-        if links.count > Self.maximumDraining, let oldest = links.draining.first {
-            lose(oldest.session, TransportError.closedByUs("more than \(Self.maximumDraining) links were draining"))
+        if links.count > Links.maximumDraining, let oldest = links.draining.first {
+            lose(oldest.session, TransportError.closedByUs("more than \(Links.maximumDraining) links were draining"))
         }
         armDraining()
         io.updateReading()
@@ -51,7 +48,7 @@ extension ConnectionDriver {
     private func watchRest(_ link: Link) {
         let left = link.left
         if let rest = link.draining?.rest, !left.isLess(than: rest.left) { return }
-        link.draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Self.stallLimit))
+        link.draining?.rest = Link.Draining.Rest(left: left, until: loop.now.advanced(by: Link.stallLimit))
         armDraining()
     }
 

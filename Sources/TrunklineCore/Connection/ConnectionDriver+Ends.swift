@@ -1,13 +1,5 @@
 /// The ends of links: of a ready link in `end`, of a handshaking one with its attempt or the connection.
 extension ConnectionDriver {
-    enum LinkEnd {
-        case lost(any Error)
-        /// It drains, and the server answers nothing more on it.
-        case endedByServer
-        case drained
-        case closed
-    }
-
     /// A handshake that has heard something may still report why: see `handshakeLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
         if let link = links[session] { io.deliverHeld(link, isLast: true) }
@@ -57,11 +49,11 @@ extension ConnectionDriver {
     }
 
     @discardableResult
-    func end(_ link: Link, _ end: LinkEnd) -> LinkMachine.Remains {
+    func end(_ link: Link, _ end: Link.End) -> LinkMachine.Remains {
         let (draining, wasReady) = (link.draining, link.isReady)
         let hasSpoken = link.state.machine.outbound.firstUnstarted > .first
         links.remove(link)
-        if mayLinger(link, end) {
+        if link.mayLinger(after: end) {
             Lingering.close(link.transport, on: loop)
         } else {
             link.transport.close()
@@ -110,19 +102,7 @@ extension ConnectionDriver {
         return remains
     }
 
-    /// Whether the socket stays until the peer has read everything, or closed its side.
-    private func mayLinger(_ link: Link, _ end: LinkEnd) -> Bool {
-        let isHoldingBytes = link.isHoldingBytes
-        return switch end {
-        // What TLS holds counts as written.
-        case .lost(let error): link.isReady && isHoldingBytes && (error as? TransportError)?.code == .closedLocally
-        // The server does not read what TLS holds.
-        case .drained: !(isHoldingBytes && link.draining?.isStalled == true)
-        case .endedByServer, .closed: true
-        }
-    }
-
-    func report(
+    private func report(
         _ link: Link,
         _ cause: DisconnectCause,
         _ error: (any Error)?,
@@ -140,5 +120,26 @@ extension ConnectionDriver {
         subject.lateSince = link.state.machine.liveness.rules.lastHeard
         subject.details = details(of: link, cause)
         report(phase, cause, error, subject)
+    }
+}
+
+extension Link {
+    enum End {
+        case lost(any Error)
+        /// It drains, and the server answers nothing more on it.
+        case endedByServer
+        case drained
+        case closed
+    }
+
+    /// Whether the socket stays until the peer has read everything, or closed its side.
+    fileprivate func mayLinger(after end: End) -> Bool {
+        return switch end {
+        // What TLS holds counts as written.
+        case .lost(let error): isReady && isHoldingBytes && (error as? TransportError)?.code == .closedLocally
+        // The server does not read what TLS holds.
+        case .drained: !(isHoldingBytes && draining?.isStalled == true)
+        case .endedByServer, .closed: true
+        }
     }
 }

@@ -14,8 +14,4 @@ extension ConnectionDriver: HandshakeHost, LivenessHost {
         machine.extendEndpoints(memory.givenEndpoints + added)
         forgetPathsOfOthers()
     }
-
-    func note(_ dropped: Link.Dropped, _ link: Link) { reports.note(dropped, link) }
-
-    func noteFarewell(_ reason: ServerReason?, _ link: Link) { reports.noteFarewell(reason, link) }
 }

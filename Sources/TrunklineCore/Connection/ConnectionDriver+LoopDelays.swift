@@ -20,15 +20,6 @@ extension ConnectionDriver: LoopDelayReceiver {
         if let end = attempt?.deadline {
             attempt?.deadline = delay.prolonging(end, of: options.connecting.timeout)
         }
-        giveBackToHandshake(delay)
-    }
-
-    private func giveBackToHandshake(_ delay: LoopDelay) {
-        guard let link = handshaking, let handshake = link.handshake else { return }
-        let end = delay.prolonging(handshake.deadline, of: options.handshake.timeout)
-        let isRestoring = handshake.restoring != nil
-        let endOfAttempt = isRestoring ? nil : attempt?.deadline
-        link.handshake?.deadline = min(endOfAttempt ?? end, end)
-        link.handshake?.limit = handshakes.limit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
+        handshakes.giveBack(delay)
     }
 }

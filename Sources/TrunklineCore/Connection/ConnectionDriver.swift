@@ -54,7 +54,7 @@ final class ConnectionDriver: @unchecked Sendable {
         self.frameUse = frameUse
         port = OwnerPort(of: frameUse)
         timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
-        memory = LinkMemory(endpoints)
+        memory = LinkMemory(endpoints, isMember: options.membership != nil)
         certificates = CertificateView(context, memory.dialMemory)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(
@@ -78,7 +78,6 @@ final class ConnectionDriver: @unchecked Sendable {
     var rules: LinkRules { context.rules }
     var observation: Observation? { context.observation }
     var recorder: (any ClientRecorder)? { context.recorder }
-    var codec: ProtocolCodec { context.codec }
 
     var dialMemory: DialMemory { memory.dialMemory }
 
@@ -131,7 +130,7 @@ final class ConnectionDriver: @unchecked Sendable {
     func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?) { timers.arm(timer, at: deadline, for: self) }
 
     func timerFired(_ name: ConnectionTimers.Name) {
-        recorder?.timerFired(label(of: name))
+        recorder?.timerFired(name.label(isClosing: lifecycle == .closing, isAttempting: machine.attempt != nil))
         switch name {
         case .main: mainTimerFired()
         case .liveness: liveness.timerFired()
@@ -148,15 +147,6 @@ final class ConnectionDriver: @unchecked Sendable {
         handshakes.timedOut(attempt.id)
     }
 
-    private func label(of name: ConnectionTimers.Name) -> String {
-        switch name {
-        case .main: lifecycle == .closing ? "closing" : machine.attempt == nil ? "back-off" : "attempt"
-        case .liveness: "liveness"
-        case .draining: "draining"
-        case .files: "rotation"
-        case .path: "path"
-        }
-    }
 }
 
 /// Where calls enter the driver. Events are delivered when the outermost of them has ended.

@@ -7,6 +7,17 @@ final class ConnectionTimers {
         case draining
         case files
         case path
+
+        /// For recordings.
+        func label(isClosing: Bool, isAttempting: Bool) -> String {
+            switch self {
+            case .main: isClosing ? "closing" : isAttempting ? "attempt" : "back-off"
+            case .liveness: "liveness"
+            case .draining: "draining"
+            case .files: "rotation"
+            case .path: "path"
+            }
+        }
     }
 
     private let loop: any EventLoop

@@ -95,7 +95,7 @@ public struct Handshaker: Sendable {
     ///   messages of this kind. `cancelled` if the task was cancelled before the call. `closed` if the handshake is
     ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
-        guard connection.driver.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        guard connection.driver.context.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
         let outcome = await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false)
         _ = try outcome.mapError { $0.with(request, number: 1, of: 1) }.get()
     }
@@ -151,7 +151,9 @@ public struct Handshaker: Sendable {
     /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted
     /// subscriptions are not sent again. Call this method in `perform` if the server still knows the session, for
     /// example a persistent session of MQTT.
-    public func keepSubscriptions() async { await connection.entered { [session] in $0.handshakes.keepSubscriptions(session) } }
+    public func keepSubscriptions() async {
+        await connection.entered { [session] in $0.handshakes.keepSubscriptions(session) }
+    }
 
     /// Adds `endpoints` to the client's list, after the configured ones: other servers of the same service, as
     /// announced by this server (`connect_urls` of NATS).
@@ -250,7 +252,9 @@ public struct Handshaker: Sendable {
     /// When the next link is ready, requests that have waited fail with `sessionLost`, fate `notSent`, if their options
     /// do not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
     /// effect after the end of the handshake.
-    public func sessionWasLost() async { await connection.entered { [session] in $0.handshakes.loseSession(in: session) } }
+    public func sessionWasLost() async {
+        await connection.entered { [session] in $0.handshakes.loseSession(in: session) }
+    }
 
     /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
     /// until one is received, or until the handshake times out.

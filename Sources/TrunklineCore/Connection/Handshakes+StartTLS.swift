@@ -1,7 +1,8 @@
 /// TLS that begins on an established link, because the handshake has agreed on it with the server.
 extension Handshakes {
     /// The TLS handshake begins with what has been loaded; the attempt fails without it.
-    func prepare(_ prepared: Result<LoadedTLS, TransportError>, _ session: SessionID) -> Result<LoadedTLS, ClientError> {
+    func prepare(_ prepared: Result<LoadedTLS, TransportError>, _ session: SessionID) -> Result<LoadedTLS, ClientError>
+    {
         switch prepared {
         case .success(let loaded):
             memory.dialMemory.loadedTLS = loaded

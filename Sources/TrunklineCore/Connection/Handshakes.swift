@@ -10,8 +10,6 @@ protocol HandshakeHost: AnyObject {
     func extendEndpoints(with added: [Endpoint])
     func publishState()
     func arm(at deadline: Instant?)
-    func note(_ dropped: Link.Dropped, _ link: Link)
-    func noteFarewell(_ reason: ServerReason?, _ link: Link)
 }
 
 extension HandshakeHost {
@@ -105,15 +103,29 @@ final class Handshakes {
         link.handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
     }
 
-    func limit(isAttempt: Bool) -> HandshakeUse.Limit {
+    private func limit(isAttempt: Bool) -> HandshakeUse.Limit {
         isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
+    }
+
+    /// The server does not lose time in which the loop was late.
+    func giveBack(_ delay: LoopDelay) {
+        guard let handshake = links.handshaking?.handshake else { return }
+        let end = delay.prolonging(handshake.deadline, of: options.handshake.timeout)
+        let isRestoring = handshake.restoring != nil
+        let endOfAttempt = isRestoring ? nil : host.attemptDeadline
+        handshake.deadline = min(endOfAttempt ?? end, end)
+        handshake.limit = limit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
     }
 
     func closuresReturned(_ session: SessionID, _ failure: (any Error)?) {
         guard let link = links.handshaking(session), let handshake = link.handshake else { return }
         if let loss = handshake.loss ?? link.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected
-            return host.attemptFailed(session, isVerdict ? failure ?? loss : link.explained(loss, through: options.connecting.proxy(for: link.endpoint)))
+            return host.attemptFailed(
+                session,
+                isVerdict
+                    ? failure ?? loss : link.explained(loss, through: options.connecting.proxy(for: link.endpoint))
+            )
         }
         if let failure { return host.attemptFailed(session, failure) }
         // The server answers nothing more on this link. The attempt fails, so that the back-off applies.
@@ -276,7 +288,7 @@ final class Handshakes {
             // A frame may have ended the attempt. The rest is discarded.
             guard links.handshaking(session) != nil else { return }
             if frame.linkEnding == .now, !link.exchangesDatagrams { link.handshake?.hasLastFrame = true }
-            if frame.isFarewell { host.noteFarewell(frame.reason, link) }
+            if frame.isFarewell { io.reports.noteFarewell(frame.reason, link) }
             switch frame.kind {
             case .response: takeReply(frame, link)
             case .ping:
@@ -337,7 +349,7 @@ final class Handshakes {
             default: handshake.hasStray = true
             }
         }
-        if let dropped = taken.dropped { host.note(dropped, link) }
+        if let dropped = taken.dropped { io.reports.note(dropped, link) }
         guard let violation = taken.violation else { return }
         // Which requests it answers is not known.
         guard let expected else { return host.attemptFailed(link.session, violation) }

@@ -78,7 +78,7 @@ extension LinkIO {
             deadlineWait?.noteCaughtUp(count - link.state.held.frames.count)
         }
         guard links[session]?.isCatchingUp == false else { return }
-        // The socket was not watched. What it holds may have come before a deadline of this 
+        // The socket was not watched. What it holds may have come before a deadline of this
         link.mayHaveMore = true
         updateReading()
     }

@@ -179,7 +179,9 @@ final class LinkIO {
     func flushAll() {
         isFlushing = false
         // A connection that is closing has to know whether TLS still holds bytes.
-        links.forEach(where: { !$0.transport.awaitsWritable || host.lifecycle == .closing && $0.isReady && $0.hasNoFrames }) {
+        links.forEach(where: {
+            !$0.transport.awaitsWritable || host.lifecycle == .closing && $0.isReady && $0.hasNoFrames
+        }) {
             flush($0, isAsked: true)
         }
         host.closeDrained()

@@ -14,7 +14,10 @@ final class LinkMemory {
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0
 
-    init(_ endpoints: [Endpoint]) { givenEndpoints = endpoints }
+    private let isMember: Bool
+
+    /// `isMember`: of a cluster.
+    init(_ endpoints: [Endpoint], isMember: Bool) { (givenEndpoints, self.isMember) = (endpoints, isMember) }
 
     func nextNumber() -> UInt64 {
         lastNumber += 1
@@ -32,7 +35,7 @@ extension LinkMemory {
 
     func forgetIfNotReady(_ number: UInt64, _ links: Links) -> Bool {
         guard links.ready == nil else { return false }
-        forget(number, isMember: true, links)
+        forget(number, links)
         return true
     }
 
@@ -45,8 +48,8 @@ extension LinkMemory {
     }
 
     /// Removes a subscription. A planned change whose link has already restored it starts again, so that the caller's
-    /// next request goes out on the present link; in a cluster (`isMember`), every such link does.
-    func forget(_ number: UInt64, isMember: Bool, _ links: Links) {
+    /// next request goes out on the present link; in a cluster, every such link does.
+    func forget(_ number: UInt64, _ links: Links) {
         guard subscriptions.removeValue(forKey: number) != nil else { return }
         guard links.ready != nil || isMember, let handshake = links.handshaking?.handshake,
             number <= handshake.restoredThrough

@@ -41,7 +41,9 @@ extension LinkRequests {
         let beginning = judge.beginLook(watchesErrors: watchesErrors, at: now)
         if beginning.isErrorRateExceeded { host.leaveEndpoint(because: .errorRate, judge.errorRateText) }
         guard let ready = links.onlyReady else {
-            if let ready { look(at: ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now) }
+            if let ready {
+                look(at: ready, isToBeJudged: ready.state.machine.isToBeJudged, isWaiting: isWaiting, at: now)
+            }
             return nextLook
         }
         let (isToBeJudged, quarantineEnd) = ready.state.machine.look

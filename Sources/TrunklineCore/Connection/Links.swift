@@ -11,6 +11,9 @@ final class Links {
     /// draining links, and no link is replaced because of it.
     static let strictLimit = 1024
 
+    /// Beyond it the oldest is closed, in case a server sends goAway on every link.
+    static let maximumDraining = 64
+
     /// `maximumInFlight`: that of the options.
     init(maximumInFlight: Int) { limit = max(1, maximumInFlight) }
 

@@ -4,13 +4,13 @@ extension ClientDiagnostics {
     package func markLinkAsProved() async { await client.connection.entered { $0.machine.linkAnswered() } }
 
     package func givesLinkUp(within duration: Duration) async -> Bool {
-        await client.connection.entered { $0.givesLinkUp(within: duration) }
+        await client.connection.entered { $0.links.givesLinkUp(by: $0.loop.now.advanced(by: duration)) }
     }
 }
 
-extension ConnectionDriver {
-    fileprivate func givesLinkUp(within duration: Duration) -> Bool {
+extension Links {
+    fileprivate func givesLinkUp(by deadline: Instant) -> Bool {
         guard let end = ready?.state.machine.liveness.rules.deadAt else { return false }
-        return end <= loop.now.advanced(by: duration)
+        return end <= deadline
     }
 }

@@ -23,21 +23,29 @@ public struct ClientDiagnostics: Sendable {
     /// The current ``path`` and every different path that follows, until the client is closed.
     ///
     /// Each access creates a separate stream. A reader that is more than 64 paths behind misses the oldest ones.
-    public var paths: AsyncStream<NetworkPath> { client.driver.stream(startingWith: { $0.presentPath }, { $1(&$0.paths.readers) }) }
+    public var paths: AsyncStream<NetworkPath> {
+        client.driver.stream(startingWith: { $0.presentPath }, { $1(&$0.paths.readers) })
+    }
 
     /// The result of the TLS handshake of the ready link; `nil` if there is no ready link, or if it is in plaintext.
-    public var tlsSession: TLSSession? { get async { await client.connection.entered { $0.presentTLSSession } } }
+    public var tlsSession: TLSSession? { get async { await client.connection.entered { $0.ready?.secured?.session } } }
 
     /// The round-trip time measured by pings on the current link; `nil` before the first pong.
-    public var roundTripTime: RoundTripTime? { get async { await client.connection.entered { $0.liveness.presentRoundTripTime } } }
+    public var roundTripTime: RoundTripTime? {
+        get async { await client.connection.entered { $0.liveness.presentRoundTripTime } }
+    }
 
     /// The interval of the heartbeats of the present link. `nil` without a ready link, and if the link has no
     /// heartbeats.
-    public var heartbeatInterval: Duration? { get async { await client.connection.entered { $0.liveness.heartbeatInterval } } }
+    public var heartbeatInterval: Duration? {
+        get async { await client.connection.entered { $0.liveness.heartbeatInterval } }
+    }
 
     /// What the client has learned about the intervals of heartbeats, the most recently used endpoint and path first.
     /// Empty without ``ClientOptions/Liveness-swift.struct/adaptiveInterval``.
-    public var learnedIntervals: [LearnedInterval] { get async { await client.connection.entered { $0.liveness.learnedIntervals } } }
+    public var learnedIntervals: [LearnedInterval] {
+        get async { await client.connection.entered { $0.liveness.learnedIntervals } }
+    }
 
     /// The slowest requests and one-way messages that ended in the last minutes, slowest first: the eight slowest of
     /// the present period of two minutes, and those of the one before. Those that took less than 1 ms are left out.

@@ -3,7 +3,7 @@ extension Dispatcher {
     mutating func noteLimit() {
         let areWaiting = requests.queue.hasWaiting
         guard ledger.wantsLimit(areWaiting: areWaiting) else { return }
-        ledger.waits(because: !areWaiting || !isReady ? nil : driver.limitReached)
+        ledger.waits(because: !areWaiting || !isReady ? nil : driver.links.limitReached)
     }
 
     func load(at now: Instant) -> ClientLoad {
@@ -11,7 +11,7 @@ extension Dispatcher {
         load.responses = ledger.counters.responses
         load.waiting = requests.queue.waitingCount
         if requests.count <= 100_000 { load.oldest = requests.oldestOnLink.map { now.since($0) } }
-        driver.note(in: &load, at: now)
+        driver.links.note(in: &load, at: now)
         return load
     }
 }
@@ -20,16 +20,16 @@ extension Client: ObservedClient {
     package nonisolated func load(at now: Instant) -> ClientLoad { onItsLoop { $0.dispatcher.load(at: now) } }
 }
 
-extension ConnectionDriver {
+extension Links {
     fileprivate func note(in load: inout ClientLoad, at now: Instant) {
-        (load.inFlight, load.abandoned) = (links.requestCount, links.held.abandoned)
+        (load.inFlight, load.abandoned) = (requestCount, held.abandoned)
         load.silence = ready.flatMap { $0.state.described(at: now, inFlight: 0, hasFailed: true).condition?.silence }
     }
 
     fileprivate var limitReached: ClientEvent.Limit? {
         guard let ready else { return nil }
-        if links.isAtMaximum { return .maximumInFlight }
-        if links.room <= 0 { return .datagramWindow }
+        if isAtMaximum { return .maximumInFlight }
+        if room <= 0 { return .datagramWindow }
         if ready.state.machine.requests.isExhausted { return .serials }
         return ready.state.isAboveWatermark ? .highWatermark : nil
     }

@@ -436,7 +436,9 @@ struct PlannedChangeTests {
         try ChangeWorld.run { world in
             try await expectEcho("a", by: world.client)
             try await phase.begin(in: world)
-            #expect(await (world.client.connection.entered { $0.machine.change?.attempt } == nil) == (phase == .waiting))
+            #expect(
+                await (world.client.connection.entered { $0.machine.change?.attempt } == nil) == (phase == .waiting)
+            )
             let (began, attempts) = (world.now, await world.client.metrics.connection.attempts)
             switch end {
             case .close: await world.client.close()

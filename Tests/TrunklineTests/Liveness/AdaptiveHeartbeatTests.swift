@@ -258,20 +258,28 @@ struct AdaptiveHeartbeatTests {
             try await service.pass(Self.hour)
             #expect(await client.diagnostics.heartbeatInterval == (mode == .none ? nil : .seconds(30)))
             #expect(await client.diagnostics.learnedIntervals.isEmpty)
-            #expect(await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle } == .seconds(60))
+            #expect(
+                await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle }
+                    == .seconds(60)
+            )
         }
     }
 
     /// The kernel would keep links alive, or notice their loss first.
     @Test func theKernelProbesAfterTheLongestInterval() throws {
         try simulate(options: learning()) { _, client in
-            #expect(await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle } == .seconds(611))
+            #expect(
+                await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle }
+                    == .seconds(611)
+            )
         }
         try simulate(options: learning { $0.connecting.keepAlive = nil }) { _, client in
             #expect(await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive } == nil)
         }
         try simulate(options: learning { $0.connecting.keepAlive?.idle = Self.hour }) { _, client in
-            #expect(await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle } == Self.hour)
+            #expect(
+                await client.connection.entered { $0.context.optionsForDialing.connecting.keepAlive?.idle } == Self.hour
+            )
         }
     }
 
