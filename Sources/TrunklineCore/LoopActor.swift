@@ -29,45 +29,6 @@ extension LoopActor {
 
     /// Safe: as above.
     @inline(__always)
-    nonisolated func onItsLoop<First, Second, Third, Value, Result>(
-        _ first: inout First,
-        _ second: inout Second,
-        _ third: inout Third,
-        _ value: Value,
-        _ body: @escaping (isolated Self, inout First, inout Second, inout Third, Value) -> Result
-    ) -> Result {
-        precondition(loop.isCurrent, "not on the event loop of the actor")
-        typealias Body = (Self, inout First, inout Second, inout Third, Value) -> Result
-        return unsafe unsafeBitCast(body, to: Body.self)(self, &first, &second, &third, value)
-    }
-
-    /// Safe: as above.
-    @inline(__always)
-    nonisolated func onItsLoop<First, Second, Value, Result>(
-        _ first: inout First,
-        _ second: inout Second,
-        _ value: Value,
-        _ body: @escaping (isolated Self, inout First, inout Second, Value) -> Result
-    ) -> Result {
-        precondition(loop.isCurrent, "not on the event loop of the actor")
-        typealias Body = (Self, inout First, inout Second, Value) -> Result
-        return unsafe unsafeBitCast(body, to: Body.self)(self, &first, &second, value)
-    }
-
-    /// Safe: as above.
-    @inline(__always)
-    nonisolated func onItsLoop<Argument, Value, Result>(
-        _ argument: inout Argument,
-        _ value: Value,
-        _ body: @escaping (isolated Self, inout Argument, Value) -> Result
-    ) -> Result {
-        precondition(loop.isCurrent, "not on the event loop of the actor")
-        typealias Body = (Self, inout Argument, Value) -> Result
-        return unsafe unsafeBitCast(body, to: Body.self)(self, &argument, value)
-    }
-
-    /// Safe: as above.
-    @inline(__always)
     package nonisolated func onItsLoop<Result>(_ body: @escaping (isolated Self) -> Result) -> Result {
         precondition(loop.isCurrent, "not on the event loop of the actor")
         typealias Body = (Self) -> Result

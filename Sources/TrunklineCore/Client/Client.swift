@@ -161,11 +161,14 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
+    /// For what the loop calls, and is no part of a batch.
+    nonisolated func withDispatcher<Result>(_ body: @escaping (inout Dispatcher) -> Result) -> Result {
+        onItsLoop { body(&$0.dispatcher) }
+    }
+
     nonisolated func countUndecodable(_ error: ClientError) {
-        onItsLoop { client in
-            client.dispatcher.noteUndecodable(error)
-            client.driver.observation?.deliver()
-        }
+        withDispatcher { $0.noteUndecodable(error) }
+        driver.observation?.deliver()
     }
 
     /// What the driver does meanwhile has its events taken by the dispatcher: none may come in the middle.

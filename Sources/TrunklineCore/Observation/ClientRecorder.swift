@@ -73,7 +73,7 @@ package struct RecordedRequest: Sendable {
 }
 
 extension Client: RecordedClient {
-    package nonisolated var pendingRequests: [RecordedRequest] { onItsLoop { $0.dispatcher.pendingRequests } }
+    package nonisolated var pendingRequests: [RecordedRequest] { withDispatcher { $0.pendingRequests } }
 }
 
 extension Dispatcher {
