@@ -255,11 +255,11 @@ func short(_ number: Int) -> String { short(Double(number)) }
 
 /// A snapshot of the metrics, as text.
 struct Sample {
-    let metrics: Client.Metrics
+    let metrics: ClientMetrics
     let time: Duration
 
     /// How much a count grew in a second, since `earlier`.
-    private func rate(_ path: KeyPath<Client.Metrics, Int>, since earlier: Sample?) -> String {
+    private func rate(_ path: KeyPath<ClientMetrics, Int>, since earlier: Sample?) -> String {
         guard let earlier, time > earlier.time else { return "0" }
         let growth = metrics[keyPath: path] - earlier.metrics[keyPath: path]
         return short(Double(growth) / (time - earlier.time).seconds)

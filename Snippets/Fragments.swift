@@ -56,7 +56,7 @@ func report(_ client: Client) async {
     for (failure, count) in metrics.failures { log("\(failure): \(count)") }
 }
 
-func reportRecentDurations(_ client: Client, since earlier: Client.Metrics) async {
+func reportRecentDurations(_ client: Client, since earlier: ClientMetrics) async {
     for (endpoint, durations) in await client.metrics.durationsByEndpoint {
         var recent = durations.all
         if let before = earlier.durationsByEndpoint[endpoint] { recent.remove(before.all) }

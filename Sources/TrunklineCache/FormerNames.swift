@@ -42,7 +42,7 @@ extension Client {
     public typealias CacheMetrics = CachingSender.Metrics
 }
 
-extension Client.Metrics {
+extension ClientMetrics {
     /// Moved to `CachingSender`.
     @available(*, unavailable, message: "use CachingSender.metrics")
     public var cache: CachingSender.Metrics { CachingSender.Metrics() }

@@ -3,7 +3,7 @@ import TrunklineCore
 /// What a cluster counts about its calls, beside what its clients count about their tries. Only calls that fail, or are
 /// sent again, change it.
 struct CallCounts: Sendable {
-    private(set) var failures: [Client.Metrics.Failure: Int] = [:]
+    private(set) var failures: [ClientMetrics.Failure: Int] = [:]
     /// A server was chosen for a call that already had one.
     private(set) var repeats = 0
     /// The calls that failed before a server was chosen.
@@ -13,7 +13,7 @@ struct CallCounts: Sendable {
     private(set) var undecodable = 0
 
     mutating func failed(_ error: ClientError, wasPlaced: Bool, count: Int) {
-        failures[Client.Metrics.Failure(error.code, error.fate), default: 0] += count
+        failures[ClientMetrics.Failure(error.code, error.fate), default: 0] += count
         if !wasPlaced { unplaced += count }
     }
 

@@ -121,7 +121,7 @@ struct LinkCounts: Equatable {
 
     init() {}
 
-    init(_ metrics: Client.Metrics) {
+    init(_ metrics: ClientMetrics) {
         for (failure, count) in metrics.failures where failure.fate == .unknown {
             switch failure.code {
             case .timedOut, .connectionLost, .protocolViolation: failures += count

@@ -142,7 +142,7 @@ extension Cluster {
         }
     }
 
-    private func forget(_ link: MemberLink, _ metrics: Client.Metrics) {
+    private func forget(_ link: MemberLink, _ metrics: ClientMetrics) {
         // After the end of the cluster, it is among the last metrics.
         if servers.draining.removeValue(forKey: link.id) != nil { servers.count(metrics, of: link.member.id) }
         listeners.remove(link.id)

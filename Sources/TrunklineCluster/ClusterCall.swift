@@ -92,7 +92,7 @@ struct ClusterCall: Sendable {
 
     private func waited(_ error: ClientError, until now: Instant) -> ClientError {
         let error = amended(error)
-        let failure = Client.Metrics.Failure(error.code, error.fate)
+        let failure = ClientMetrics.Failure(error.code, error.fate)
         return error.with(.waited(after: timeline, since: begun, until: now, failure))
     }
 

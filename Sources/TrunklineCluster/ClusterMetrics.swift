@@ -8,8 +8,8 @@ extension Cluster {
         /// included.
         public var calls = 0
         /// The calls that failed, by code and fate, each of them once: also those that no server took, and those that
-        /// were refused. ``Client/Metrics-swift.struct/failures`` of a server counts tries.
-        public var failures: [Client.Metrics.Failure: Int] = [:]
+        /// were refused. ``ClientMetrics/failures`` of a server counts tries.
+        public var failures: [ClientMetrics.Failure: Int] = [:]
         /// The number of times that a failed request was scheduled to be sent again after it had been written: see
         /// ``RetryPolicy/idempotent(tries:backoff:)``.
         public var retries = 0
@@ -36,8 +36,8 @@ extension Cluster {
         /// The number of responses to typed requests that their callers could not decode. The calls count as answered.
         public var undecodableResponses = 0
         /// The queues in which events wait for the observers and the log: see
-        /// ``Client/Metrics-swift.struct/eventQueues``.
-        public var eventQueues: [String: Client.Metrics.EventQueueMetrics] = [:]
+        /// ``ClientMetrics/eventQueues``.
+        public var eventQueues: [String: ClientMetrics.EventQueueMetrics] = [:]
         /// The servers that the cluster uses now, in the order in which they were found. After `close()`, those that it
         /// used last.
         public var servers: [ServerMetrics] = []
@@ -81,13 +81,13 @@ extension Cluster {
         /// The zone of the server; `nil` if it is unknown.
         public let zone: String?
         /// What its clients count and measure, by link.
-        public let clients: [Client.Metrics]
-        /// What all its clients count and measure together, as by ``Client/Metrics-swift.struct/merge(_:)``.
+        public let clients: [ClientMetrics]
+        /// What all its clients count and measure together, as by ``ClientMetrics/merge(_:)``.
         ///
         /// Counts and durations include links that are closed, since the cluster began to use the server, so they never
         /// decrease. Current values include links that are draining. A server that was removed and is found again
         /// begins with zero.
-        public let total: Client.Metrics
+        public let total: ClientMetrics
     }
 
     /// The metrics of this cluster at the time of the call. Those of each client are a consistent snapshot.
@@ -102,9 +102,9 @@ extension Cluster {
             let discoveryOutage = servers.discoveryFailingSince.map { loop.now.since($0) } ?? .zero
             var metrics = servers.past
             for server in present {
-                var clients: [Client.Metrics] = []
+                var clients: [ClientMetrics] = []
                 for link in server.links { clients.append(await link.link.client.metrics) }
-                var total = closed[server.member.id] ?? Client.Metrics()
+                var total = closed[server.member.id] ?? ClientMetrics()
                 for client in clients { total.merge(client) }
                 for link in drainingByServer[server.member.id] ?? [] { total.merge(await link.client.metrics) }
                 let isClosed = lifecycle >= .closing
@@ -152,7 +152,7 @@ extension Cluster {
 }
 
 extension Cluster.Metrics {
-    mutating func add(_ client: Client.Metrics) {
+    mutating func add(_ client: ClientMetrics) {
         requests += client.requests
         responses += client.responses
         written += client.written

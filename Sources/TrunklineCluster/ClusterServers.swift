@@ -52,7 +52,7 @@ struct ClusterServers {
     var hasLostEarlierAnswer = false
     var discoveryFailingSince: Instant?
     /// What closed clients of the servers in use have counted, by the number of the server.
-    var closed: [UInt64: Client.Metrics] = [:]
+    var closed: [UInt64: ClientMetrics] = [:]
     /// What clients of removed servers have counted. After the end of the cluster, its last metrics.
     var past = Cluster.Metrics()
     private var members: [UInt64: UInt64] = [:]
@@ -91,11 +91,11 @@ struct ClusterServers {
         leavingCount = 0
     }
 
-    mutating func count(_ metrics: Client.Metrics, of member: UInt64) {
+    mutating func count(_ metrics: ClientMetrics, of member: UInt64) {
         guard index(of: member) != nil else { return past.add(metrics) }
         var counts = metrics
         counts.removeCurrentValues()
-        closed[member, default: Client.Metrics()].merge(counts)
+        closed[member, default: ClientMetrics()].merge(counts)
     }
 
     func link(_ id: UInt64) -> Link? {

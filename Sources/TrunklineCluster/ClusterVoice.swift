@@ -73,11 +73,11 @@ final class ClusterVoice: TimerTarget, @unchecked Sendable {
         log { $0.close(metrics, at: now) }
     }
 
-    var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
-        var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
+    var queueMetrics: [String: ClientMetrics.EventQueueMetrics] {
+        var metrics: [String: ClientMetrics.EventQueueMetrics] = [:]
         for observer in observers {
             guard let queue = observer.queue else { continue }
-            metrics[observer.name, default: Client.Metrics.EventQueueMetrics()].merge(queue.metrics)
+            metrics[observer.name, default: ClientMetrics.EventQueueMetrics()].merge(queue.metrics)
         }
         if let records { metrics["\(ClientLogging.self)"] = records.metrics }
         return metrics

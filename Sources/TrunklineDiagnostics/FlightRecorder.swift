@@ -347,7 +347,7 @@ final class FlightRecorder: ClientRecorder, @unchecked Sendable {
 }
 
 extension FlightRecorder: DeliveryQueue {
-    var metrics: Client.Metrics.EventQueueMetrics { dumps?.metrics ?? Client.Metrics.EventQueueMetrics() }
+    var metrics: ClientMetrics.EventQueueMetrics { dumps?.metrics ?? ClientMetrics.EventQueueMetrics() }
 
     /// Makes a due dump first: the client is closed.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void) {

@@ -166,7 +166,7 @@ struct LogRules: Sendable {
 
     mutating func takeRecords() -> [LogRecord] { sheet.takeAll() }
 
-    private mutating func close(_ metrics: Client.Metrics, at now: Instant) {
+    private mutating func close(_ metrics: ClientMetrics, at now: Instant) {
         finish(at: now, responses: metrics.responses)
         let life = now.since(createdAt)
         sheet.add(.info, "client.closed", at: now, Self.summary(of: metrics, life), Self.fields(of: metrics, life))
@@ -188,7 +188,7 @@ struct LogRules: Sendable {
         isClosed = true
     }
 
-    private static func summary(of metrics: Client.Metrics, _ life: Duration) -> String {
+    private static func summary(of metrics: ClientMetrics, _ life: Duration) -> String {
         var ends = ["\(Quantity.grouped(metrics.responses)) answered"]
         if metrics.written > 0 { ends.append("\(Quantity.grouped(metrics.written)) one-way messages written") }
         if metrics.failed > 0 { ends.append("\(Quantity.grouped(metrics.failed)) failed") }
@@ -219,7 +219,7 @@ struct LogRules: Sendable {
         return "closed after \(Quantity.time(life)); \(parts.joined(separator: "; "))"
     }
 
-    private static func fields(of metrics: Client.Metrics, _ life: Duration) -> LogSheet.Fields {
+    private static func fields(of metrics: ClientMetrics, _ life: Duration) -> LogSheet.Fields {
         func number(_ value: Int) -> ClientEvent.Value { .integer(Int64(value)) }
         return [
             ("lifetime", .seconds(life.inSeconds)), ("requests", number(metrics.requests)),

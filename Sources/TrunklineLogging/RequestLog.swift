@@ -3,7 +3,7 @@ package import TrunklineCore
 /// The lines about failed and refused requests, dropped pushes, and requests of the server that were not served.
 package struct RequestLog: Sendable {
     private struct Counts: Sendable {
-        var failed: [Client.Metrics.Failure: Int] = [:]
+        var failed: [ClientMetrics.Failure: Int] = [:]
         var refused: [ClientError.Code: Int] = [:]
         var latest: (id: RequestID?, error: ClientError, at: Instant)?
         var places = LogPlaces()
@@ -30,7 +30,7 @@ package struct RequestLog: Sendable {
     /// Cancellation by the caller is no failure.
     package mutating func failed(_ id: RequestID?, _ error: ClientError, at endpoint: Endpoint?, _ now: Instant) {
         guard error.code != .cancelled else { return }
-        counts.failed[Client.Metrics.Failure(error.code, error.fate), default: 0] += 1
+        counts.failed[ClientMetrics.Failure(error.code, error.fate), default: 0] += 1
         counts.latest = (id, error, now)
         counts.places.note(endpoint)
     }
@@ -137,7 +137,7 @@ package struct RequestLog: Sendable {
     }
 }
 
-extension [Client.Metrics.Failure: Int] {
+extension [ClientMetrics.Failure: Int] {
     package var texts: [String: Int] { Dictionary<String, Int>(map { ("\($0.key)", $0.value) }) { $0 + $1 } }
 }
 

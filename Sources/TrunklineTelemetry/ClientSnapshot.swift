@@ -10,7 +10,7 @@ public struct ClientSnapshot: MetricsSnapshot, Hashable {
     /// of the other clients and clusters that are exported together.
     public var name: String
     /// The metrics of the client.
-    public var metrics: Client.Metrics
+    public var metrics: ClientMetrics
     /// Further attributes of all metrics, by their names, such as `["rpc.system.name": "acme"]`. They must stay the
     /// same for the life of the client.
     ///
@@ -25,7 +25,7 @@ public struct ClientSnapshot: MetricsSnapshot, Hashable {
     ///   - metrics: The metrics of the client.
     ///   - name: The name of the client.
     ///   - attributes: Further attributes of all metrics.
-    public init(of metrics: Client.Metrics, named name: String, attributes: [String: String] = [:]) {
+    public init(of metrics: ClientMetrics, named name: String, attributes: [String: String] = [:]) {
         (self.metrics, self.name, self.attributes) = (metrics, name, attributes)
     }
 }

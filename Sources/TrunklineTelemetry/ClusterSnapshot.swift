@@ -30,11 +30,11 @@ public struct ClusterSnapshot: MetricsSnapshot, Hashable {
         (self.metrics, self.name, self.attributes) = (metrics, name, attributes)
     }
 
-    func total(of servers: [Cluster.ServerMetrics]) -> Client.Metrics {
-        var total = Client.Metrics()
+    func total(of servers: [Cluster.ServerMetrics]) -> ClientMetrics {
+        var total = ClientMetrics()
         for server in servers { total.merge(server.total) }
         // Calls that ended on no link belong to the server, too.
-        let durations = total.durationsByEndpoint.values.reduce(into: Client.Metrics.CallDurations()) { $0.merge($1) }
+        let durations = total.durationsByEndpoint.values.reduce(into: ClientMetrics.CallDurations()) { $0.merge($1) }
         total.durationsByEndpoint = [servers.first?.endpoint: durations]
         return total
     }

@@ -16,7 +16,7 @@ extension Metric {
             "The time from a call to its end, with waiting and retries; without error.type, the calls that succeeded"
         ) { metrics in
             // Endpoints that differ only in TLS have the same attributes.
-            var byServer: [[String?]: Client.Metrics.CallDurations] = [:]
+            var byServer: [[String?]: ClientMetrics.CallDurations] = [:]
             for (endpoint, durations) in metrics.durationsByEndpoint {
                 byServer[attributes(of: endpoint), default: .init()].merge(durations)
             }
@@ -271,7 +271,7 @@ extension Metric {
         _ name: String,
         _ kind: Kind,
         _ help: String,
-        _ value: @escaping @Sendable (Client.Metrics.Serving) -> Int
+        _ value: @escaping @Sendable (ClientMetrics.Serving) -> Int
     ) -> Metric {
         Metric(name, kind, "{request}", by: [], help) { metrics in
             metrics.serving.isUsed ? [([], .integer(value(metrics.serving)))] : []
@@ -292,7 +292,7 @@ extension Metric {
         _ name: String,
         _ kind: Kind,
         _ help: String,
-        _ value: @escaping @Sendable (Client.Metrics.EventQueueMetrics) -> Int
+        _ value: @escaping @Sendable (ClientMetrics.EventQueueMetrics) -> Int
     ) -> Metric {
         Metric(name, kind, "{event}", by: ["trunkline.observer"], help) { metrics in
             counts(metrics.eventQueues.mapValues(value))
@@ -605,7 +605,7 @@ extension Metric {
         cluster name: String,
         _ kind: Kind,
         _ help: String,
-        _ value: @escaping @Sendable (Client.Metrics.EventQueueMetrics) -> Int
+        _ value: @escaping @Sendable (ClientMetrics.EventQueueMetrics) -> Int
     ) -> Metric {
         Metric(cluster: name, kind, "{event}", by: ["trunkline.observer"], help) { metrics in
             counts(metrics.eventQueues.mapValues(value))
@@ -632,7 +632,7 @@ extension Metric {
         [endpoint?.host ?? endpoint?.path, endpoint?.port.map { "\($0)" }]
     }
 
-    private static func readings(of durations: Client.Metrics.CallDurations, _ values: [String?]) -> [Reading] {
+    private static func readings(of durations: ClientMetrics.CallDurations, _ values: [String?]) -> [Reading] {
         let failed = durations.failures.map { (code: "\($0.key)", durations: $0.value) }
         return [(values + [nil], .durations(durations.successes))]
             + failed.sorted { $0.code < $1.code }.map { (values + [$0.code], .durations($0.durations)) }
@@ -654,14 +654,14 @@ extension Metric {
             .map { ([$0.key], .integer($0.value)) }
     }
 
-    private static func failures(_ numbers: [Client.Metrics.Failure: Int]) -> [Reading] {
+    private static func failures(_ numbers: [ClientMetrics.Failure: Int]) -> [Reading] {
         let zeros = Dictionary(uniqueKeysWithValues: failures.map { ($0, 0) })
         return numbers.merging(zeros) { count, _ in count }
             .map { (values: ["\($0.key.code)", "\($0.key.fate)"], value: Value.integer($0.value)) }
             .sorted { ($0.values[0] ?? "", $0.values[1] ?? "") < ($1.values[0] ?? "", $1.values[1] ?? "") }
     }
 
-    private static let failures: [Client.Metrics.Failure] = [
+    private static let failures: [ClientMetrics.Failure] = [
         .init(.cancelled, .notSent), .init(.cancelled, .unknown),
         .init(.timedOut, .notSent), .init(.timedOut, .unknown),
         .init(.connectionLost, .notSent), .init(.connectionLost, .unknown),
@@ -676,6 +676,6 @@ extension Metric {
     private static let refusals = [ClientError.Code.closed, .connectionLost, .overloaded, .unavailable].map { "\($0)" }
 }
 
-extension Client.Metrics.Serving {
+extension ClientMetrics.Serving {
     fileprivate var isUsed: Bool { received != 0 || maximumConcurrent != 0 }
 }

@@ -33,7 +33,7 @@ package struct Metric: Sendable {
     typealias Reading = (values: [String?], value: Value)
 
     private enum Reader {
-        case client(@Sendable (Client.Metrics) -> [Reading])
+        case client(@Sendable (ClientMetrics) -> [Reading])
         case cluster(@Sendable (Cluster.Metrics) -> [Reading])
         case cache(@Sendable (CachingSender.Metrics) -> [Reading])
     }
@@ -44,7 +44,7 @@ package struct Metric: Sendable {
         _ unit: String,
         by attributes: [String] = [],
         _ help: String,
-        _ read: @escaping @Sendable (Client.Metrics) -> [Reading]
+        _ read: @escaping @Sendable (ClientMetrics) -> [Reading]
     ) {
         (self.name, self.kind, self.unit, self.attributes, self.help) = (name, kind, unit, attributes, help)
         reader = .client(read)
@@ -79,7 +79,7 @@ package struct Metric: Sendable {
         _ kind: Kind,
         _ unit: String,
         _ help: String,
-        _ read: @escaping @Sendable (Client.Metrics) -> Int
+        _ read: @escaping @Sendable (ClientMetrics) -> Int
     ) {
         self.init(name, kind, unit, help) { [([], .integer(read($0)))] }
     }

@@ -39,7 +39,7 @@ extension MetricsSnapshot {
 /// What values are read from: a client, a cluster, the clients of one of its servers, or a cache.
 struct MetricSource {
     enum Content {
-        case client(Client.Metrics)
+        case client(ClientMetrics)
         case cluster(Cluster.Metrics)
         case cache(CachingSender.Metrics)
     }

@@ -226,7 +226,7 @@ import TrunklineTelemetry
         func count(_ snapshot: any MetricsSnapshot) -> Int {
             PrometheusText.page(of: [snapshot]).split(separator: "\n").count { !$0.hasPrefix("#") }
         }
-        var metrics = Client.Metrics()
+        var metrics = ClientMetrics()
         let client = count(ClientSnapshot(of: metrics, named: "new"))
         metrics.tryDurations.record(.milliseconds(1))
         let histogram = count(ClientSnapshot(of: metrics, named: "new")) - client
@@ -241,8 +241,8 @@ import TrunklineTelemetry
             inFlight: 0,
             latencyScore: .zero,
             zone: nil,
-            clients: [Client.Metrics()],
-            total: Client.Metrics()
+            clients: [ClientMetrics()],
+            total: ClientMetrics()
         )
         cluster.metrics.servers = [server]
         let article = try MetricTableTests.article()
@@ -271,7 +271,7 @@ import TrunklineTelemetry
 
     /// What is not used has no series, and all of them from its first use.
     @Test func metricsOfWhatIsNotUsedBeginWithItsUse() {
-        var metrics = Client.Metrics()
+        var metrics = ClientMetrics()
         func lines(with prefix: String) -> Int {
             self.lines(of: [ClientSnapshot(of: metrics, named: "a")], with: prefix).count
         }
@@ -279,7 +279,7 @@ import TrunklineTelemetry
         #expect(lines(with: "trunkline_delay_duration_seconds_count{") == 1)
         // It serves, and has not received a request.
         metrics.serving.maximumConcurrent = 64
-        for duration in [\Client.Metrics.queueDurations, \.tryDurations] {
+        for duration in [\ClientMetrics.queueDurations, \.tryDurations] {
             metrics[keyPath: duration].record(.milliseconds(1))
         }
         #expect(lines(with: "trunkline_server_request_") == 13)
@@ -304,14 +304,14 @@ import TrunklineTelemetry
             ]
         )
         // Its name may be that of the client.
-        let both: [any MetricsSnapshot] = [ClientSnapshot(of: Client.Metrics(), named: "users"), cache]
+        let both: [any MetricsSnapshot] = [ClientSnapshot(of: ClientMetrics(), named: "users"), cache]
         let page = PrometheusText.page(of: both)
         #expect(page.contains(values[0]) && page.contains("trunkline_request_accepted_total{"))
     }
 
     /// `increase` does not see the first event of a series that begins with it, so each series begins with zero.
     @Test func aNewClientHasZerosForEverythingThatMayHappen() {
-        let page = PrometheusText.page(of: [ClientSnapshot(of: Client.Metrics(), named: "new")])
+        let page = PrometheusText.page(of: [ClientSnapshot(of: ClientMetrics(), named: "new")])
         let zeros = [
             "trunkline_request_errors_total{trunkline_client_name=\"new\",error_type=\"timedOut\",trunkline_fate=\"unknown\"} 0\n",
             "trunkline_request_errors_total{trunkline_client_name=\"new\",error_type=\"rejected\",trunkline_fate=\"answered\"} 0\n",

@@ -6,14 +6,14 @@ import TrunklineTelemetry
 
 /// A snapshot in which every metric has a value, except those of the present link.
 func sampleSnapshot(named name: String = "users", attributes: [String: String] = [:]) -> ClientSnapshot {
-    var metrics = Client.Metrics()
+    var metrics = ClientMetrics()
     (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (9, 4, 2, 2)
     metrics.pending = 1
     metrics.failures = [.init(.timedOut, .unknown): 1, .init(.cancelled, .notSent): 1, .init(.rejected, .answered): 2]
     metrics.refusals = [.overloaded: 3]
     (metrics.retries, metrics.retriesRefused) = (5, 6)
     metrics.repetitions = 37
-    var durations = Client.Metrics.CallDurations()
+    var durations = ClientMetrics.CallDurations()
     for milliseconds in [1, 4, 5, 100, 20_000] { durations.all.record(.milliseconds(milliseconds)) }
     durations.failures[.timedOut, default: LatencyHistogram()].record(.seconds(20))
     metrics.durationsByEndpoint = ["users.example:7000": durations]
@@ -52,12 +52,12 @@ func sampleServer(
     links: Int,
     method: String? = nil
 ) -> Cluster.ServerMetrics {
-    var total = Client.Metrics()
+    var total = ClientMetrics()
     (total.requests, total.responses) = (responses + 1, responses)
     total.failures = [.init(.timedOut, .unknown): 1]
     // One call ended before it was on a link.
     for ended in [endpoint, nil] {
-        total.durationsByEndpoint[ended, default: Client.Metrics.CallDurations()].all.record(.milliseconds(1))
+        total.durationsByEndpoint[ended, default: ClientMetrics.CallDurations()].all.record(.milliseconds(1))
     }
     if let method { total.durationsByName[method] = total.durationsByEndpoint[endpoint] }
     return Cluster.ServerMetrics(
@@ -68,7 +68,7 @@ func sampleServer(
         inFlight: 7,
         latencyScore: .milliseconds(30),
         zone: nil,
-        clients: Array(repeating: Client.Metrics(), count: links),
+        clients: Array(repeating: ClientMetrics(), count: links),
         total: total
     )
 }

@@ -9,48 +9,48 @@ import TrunklineCache
 extension ArgumentValueTests {
     static let metrics =
         [
-            counter("Client.Metrics.abandoned: Int", \.abandoned), counter("Client.Metrics.failed: Int", \.failed),
-            counter("Client.Metrics.failedMessages: Int", \.failedMessages),
-            counter("Client.Metrics.heldSerials: Int", \.heldSerials),
-            counter("Client.Metrics.lateResponses: Int", \.lateResponses),
-            counter("Client.Metrics.parts: Int", \.parts), counter("Client.Metrics.pending: Int", \.pending),
-            counter("Client.Metrics.pushes: Int", \.pushes),
-            counter("Client.Metrics.pushesDelivered: Int", \.pushesDelivered),
-            counter("Client.Metrics.Limits.serials: Int", \.limits.serials),
-            counter("Client.Metrics.Limits.inFlight: Int", \.limits.inFlight),
-            counter("Client.Metrics.Limits.waiting: Int", \.limits.waiting),
-            counter("Client.Metrics.Limits.waitingBytes: Int", \.limits.waitingBytes),
-            counter("Client.Metrics.Limits.bytesToWrite: Int", \.limits.bytesToWrite),
-            counter("Client.Metrics.requests: Int", \.requests), counter("Client.Metrics.responses: Int", \.responses),
-            counter("Client.Metrics.retries: Int", \.retries),
-            counter("Client.Metrics.retriesRefused: Int", \.retriesRefused),
-            counter("Client.Metrics.repetitions: Int", \.repetitions),
-            counter("Client.Metrics.Serving.answered: Int", \.serving.answered),
-            counter("Client.Metrics.Serving.cancelled: Int", \.serving.cancelled),
-            counter("Client.Metrics.Serving.dropped: Int", \.serving.dropped),
-            counter("Client.Metrics.Serving.maximumConcurrent: Int", \.serving.maximumConcurrent),
-            counter("Client.Metrics.Serving.maximumWaiting: Int", \.serving.maximumWaiting),
-            counter("Client.Metrics.Serving.received: Int", \.serving.received),
-            counter("Client.Metrics.Serving.running: Int", \.serving.running),
-            counter("Client.Metrics.Serving.waiting: Int", \.serving.waiting),
-            counter("Client.Metrics.unexpectedFrames: Int", \.unexpectedFrames),
-            counter("Client.Metrics.undecodableResponses: Int", \.undecodableResponses),
-            counter("Client.Metrics.unknownResponses: Int", \.unknownResponses),
-            counter("Client.Metrics.waitingBytes: Int", \.waitingBytes),
-            counter("Client.Metrics.written: Int", \.written),
-            counter("Client.Metrics.Waiting.forBackOff: Int", \.waiting.forBackOff),
-            counter("Client.Metrics.Waiting.forLink: Int", \.waiting.forLink),
-            counter("Client.Metrics.Waiting.forTurn: Int", \.waiting.forTurn),
-            counter("Connection.Metrics.attempts: Int", \.connection.attempts),
-            counter("Connection.Metrics.bytesReceived: Int", \.connection.bytesReceived),
-            counter("Connection.Metrics.bytesSent: Int", \.connection.bytesSent),
-            counter("Connection.Metrics.droppedDatagrams: Int", \.connection.droppedDatagrams),
-            counter("Connection.Metrics.failedAttempts: Int", \.connection.failedAttempts),
-            counter("Connection.Metrics.framesReceived: Int", \.connection.framesReceived),
-            counter("Connection.Metrics.framesSent: Int", \.connection.framesSent),
-            counter("Connection.Metrics.links: Int", \.connection.links),
-            counter("Connection.Metrics.pings: Int", \.connection.pings),
-            counter("Connection.Metrics.unencodableFrames: Int", \.connection.unencodableFrames),
+            counter("ClientMetrics.abandoned: Int", \.abandoned), counter("ClientMetrics.failed: Int", \.failed),
+            counter("ClientMetrics.failedMessages: Int", \.failedMessages),
+            counter("ClientMetrics.heldSerials: Int", \.heldSerials),
+            counter("ClientMetrics.lateResponses: Int", \.lateResponses),
+            counter("ClientMetrics.parts: Int", \.parts), counter("ClientMetrics.pending: Int", \.pending),
+            counter("ClientMetrics.pushes: Int", \.pushes),
+            counter("ClientMetrics.pushesDelivered: Int", \.pushesDelivered),
+            counter("ClientMetrics.Limits.serials: Int", \.limits.serials),
+            counter("ClientMetrics.Limits.inFlight: Int", \.limits.inFlight),
+            counter("ClientMetrics.Limits.waiting: Int", \.limits.waiting),
+            counter("ClientMetrics.Limits.waitingBytes: Int", \.limits.waitingBytes),
+            counter("ClientMetrics.Limits.bytesToWrite: Int", \.limits.bytesToWrite),
+            counter("ClientMetrics.requests: Int", \.requests), counter("ClientMetrics.responses: Int", \.responses),
+            counter("ClientMetrics.retries: Int", \.retries),
+            counter("ClientMetrics.retriesRefused: Int", \.retriesRefused),
+            counter("ClientMetrics.repetitions: Int", \.repetitions),
+            counter("ClientMetrics.Serving.answered: Int", \.serving.answered),
+            counter("ClientMetrics.Serving.cancelled: Int", \.serving.cancelled),
+            counter("ClientMetrics.Serving.dropped: Int", \.serving.dropped),
+            counter("ClientMetrics.Serving.maximumConcurrent: Int", \.serving.maximumConcurrent),
+            counter("ClientMetrics.Serving.maximumWaiting: Int", \.serving.maximumWaiting),
+            counter("ClientMetrics.Serving.received: Int", \.serving.received),
+            counter("ClientMetrics.Serving.running: Int", \.serving.running),
+            counter("ClientMetrics.Serving.waiting: Int", \.serving.waiting),
+            counter("ClientMetrics.unexpectedFrames: Int", \.unexpectedFrames),
+            counter("ClientMetrics.undecodableResponses: Int", \.undecodableResponses),
+            counter("ClientMetrics.unknownResponses: Int", \.unknownResponses),
+            counter("ClientMetrics.waitingBytes: Int", \.waitingBytes),
+            counter("ClientMetrics.written: Int", \.written),
+            counter("ClientMetrics.Waiting.forBackOff: Int", \.waiting.forBackOff),
+            counter("ClientMetrics.Waiting.forLink: Int", \.waiting.forLink),
+            counter("ClientMetrics.Waiting.forTurn: Int", \.waiting.forTurn),
+            counter("ConnectionMetrics.attempts: Int", \.connection.attempts),
+            counter("ConnectionMetrics.bytesReceived: Int", \.connection.bytesReceived),
+            counter("ConnectionMetrics.bytesSent: Int", \.connection.bytesSent),
+            counter("ConnectionMetrics.droppedDatagrams: Int", \.connection.droppedDatagrams),
+            counter("ConnectionMetrics.failedAttempts: Int", \.connection.failedAttempts),
+            counter("ConnectionMetrics.framesReceived: Int", \.connection.framesReceived),
+            counter("ConnectionMetrics.framesSent: Int", \.connection.framesSent),
+            counter("ConnectionMetrics.links: Int", \.connection.links),
+            counter("ConnectionMetrics.pings: Int", \.connection.pings),
+            counter("ConnectionMetrics.unencodableFrames: Int", \.connection.unencodableFrames),
             clusterCounter("Cluster.Metrics.calls: Int", \.calls),
             clusterCounter("Cluster.Metrics.discoveryFailures: Int", \.discoveryFailures),
             clusterCounter("Cluster.Metrics.failed: Int", \.failed),
@@ -64,22 +64,22 @@ extension ArgumentValueTests {
             clusterCounter("Cluster.Metrics.written: Int", \.written),
         ] + [
             ValueCase(
-                "Client.Metrics.EventQueueMetrics.capacity: Int",
-                "Client.Metrics.EventQueueMetrics.missed: Int",
-                "Client.Metrics.EventQueueMetrics.waiting: Int",
-                "Client.Metrics.pushesDroppedByStream: [String : Int]",
-                "Client.Metrics.failures: [Client.Metrics.Failure : Int]",
-                "Client.Metrics.refusals: [ClientError.Code : Int]",
-                "Client.Metrics.rejections: [String : Int]",
-                "Client.Metrics.Serving.refused: [ServingRefusal : Int]",
-                "Cluster.Metrics.failures: [Client.Metrics.Failure : Int]",
-                "Connection.Metrics.addressFailures: [String : Int]",
-                "Connection.Metrics.attemptFailures: [DisconnectCause : Int]",
-                "Connection.Metrics.linkEndReasons: [String : Int]",
-                "Connection.Metrics.losses: [DisconnectCause : Int]"
+                "ClientMetrics.EventQueueMetrics.capacity: Int",
+                "ClientMetrics.EventQueueMetrics.missed: Int",
+                "ClientMetrics.EventQueueMetrics.waiting: Int",
+                "ClientMetrics.pushesDroppedByStream: [String : Int]",
+                "ClientMetrics.failures: [ClientMetrics.Failure : Int]",
+                "ClientMetrics.refusals: [ClientError.Code : Int]",
+                "ClientMetrics.rejections: [String : Int]",
+                "ClientMetrics.Serving.refused: [ServingRefusal : Int]",
+                "Cluster.Metrics.failures: [ClientMetrics.Failure : Int]",
+                "ConnectionMetrics.addressFailures: [String : Int]",
+                "ConnectionMetrics.attemptFailures: [DisconnectCause : Int]",
+                "ConnectionMetrics.linkEndReasons: [String : Int]",
+                "ConnectionMetrics.losses: [DisconnectCause : Int]"
             ) {
                 for number in Int.extremes {
-                    var metrics = Client.Metrics()
+                    var metrics = ClientMetrics()
                     metrics.failures = [.init(.timedOut, .unknown): number, .init(.cancelled, .unknown): number]
                     metrics.refusals = [.overloaded: number, .closed: number]
                     metrics.connection.attemptFailures = [.refused: number, .reset: number]
@@ -89,7 +89,7 @@ extension ArgumentValueTests {
                     metrics.connection.linkEndReasons = metrics.rejections
                     metrics.serving.refused = [.overloaded: number, .failed: number]
                     metrics.pushesDroppedByStream = ["all": number, "key": number]
-                    var queue = Client.Metrics.EventQueueMetrics()
+                    var queue = ClientMetrics.EventQueueMetrics()
                     (queue.waiting, queue.capacity, queue.missed) = (number, number, number)
                     metrics.eventQueues = ["Observer": queue]
                     export(metrics)
@@ -109,7 +109,7 @@ extension ArgumentValueTests {
             ValueCase {
                 // All at once, for sums.
                 for number in Int.extremes {
-                    var metrics = Client.Metrics()
+                    var metrics = ClientMetrics()
                     (metrics.waiting.forLink, metrics.waiting.forTurn) = (number, number)
                     metrics.waiting.forBackOff = number
                     (metrics.pending, metrics.connection.framesSent) = (number, number)
@@ -120,11 +120,11 @@ extension ArgumentValueTests {
 
     private static func counter(
         _ name: String,
-        _ path: any WritableKeyPath<Client.Metrics, Int> & Sendable
+        _ path: any WritableKeyPath<ClientMetrics, Int> & Sendable
     ) -> ValueCase {
         ValueCase(name) {
             for number in Int.extremes {
-                var metrics = Client.Metrics()
+                var metrics = ClientMetrics()
                 metrics[keyPath: path] = number
                 export(metrics)
             }
@@ -167,7 +167,7 @@ extension ArgumentValueTests {
         _ = OTLPRequest.json(of: [snapshot], resource: [:], from: 0, at: 1)
     }
 
-    private static func export(_ metrics: Client.Metrics) {
+    private static func export(_ metrics: ClientMetrics) {
         export(ClientSnapshot(of: metrics, named: "a"))
         var merged = metrics
         merged.merge(metrics)

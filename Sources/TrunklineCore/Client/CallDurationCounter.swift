@@ -12,7 +12,7 @@ struct CallDurationCounter {
     /// `nil` also if the endpoint is not counted apart.
     private var endpoint: Endpoint?
     private(set) var draining: [(session: SessionID, endpoint: Endpoint?)] = []
-    private var counted: [Endpoint?: Client.Metrics.CallDurations] = [:]
+    private var counted: [Endpoint?: ClientMetrics.CallDurations] = [:]
 
     @inline(__always)
     mutating func record(nanoseconds: Int64, on session: SessionID?) {
@@ -59,8 +59,8 @@ struct CallDurationCounter {
     }
 
     /// With an entry for the present link even if it has no calls.
-    var byEndpoint: [Endpoint?: Client.Metrics.CallDurations] {
-        var present = Client.Metrics.CallDurations()
+    var byEndpoint: [Endpoint?: ClientMetrics.CallDurations] {
+        var present = ClientMetrics.CallDurations()
         (present.all, present.failures) = (successes.histogram, failures)
         for durations in failures.values { present.all.merge(durations) }
         if session == nil, present.all.count == 0 { return counted }
@@ -74,7 +74,7 @@ struct CallDurationCounter {
     }
 }
 
-extension Client.Metrics.CallDurations {
+extension ClientMetrics.CallDurations {
     mutating func record(nanoseconds: Int64, _ failure: ClientError.Code?) {
         all.record(nanoseconds: nanoseconds)
         if let failure { failures[failure, default: LatencyHistogram()].record(nanoseconds: nanoseconds) }

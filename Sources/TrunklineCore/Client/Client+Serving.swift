@@ -28,7 +28,7 @@ extension Client {
     /// - ``close()`` refuses requests that wait for a handler, and waits for the handlers that run, for at most
     ///   `requests.drainTimeout`. ``closeNow()`` cancels them. A handler that awaits `close()` would wait for itself.
     ///
-    /// ``Metrics-swift.struct/serving-swift.property`` counts the requests.
+    /// ``ClientMetrics/serving-swift.property`` counts the requests.
     ///
     /// - Parameters:
     ///   - maximumConcurrent: The number of handlers that run at once. Default 64, at least 1. An answer counts until

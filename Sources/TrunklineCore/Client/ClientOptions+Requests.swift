@@ -17,7 +17,7 @@ extension ClientOptions {
         ///
         /// A request counts while it is queued on a link, or written and not yet answered. If it is cancelled or times
         /// out after its first byte was written, it counts until the server answers it, its ``quarantine`` ends or its
-        /// link ends (`Client.Metrics.abandoned`); if it ends before that byte, it no longer counts. A one-way message
+        /// link ends (`ClientMetrics.abandoned`); if it ends before that byte, it no longer counts. A one-way message
         /// counts until it is written. Heartbeats are not held back. Requests on a draining link do not hold back the
         /// handshake and the restoration of subscriptions on a new link.
         ///
@@ -84,7 +84,7 @@ extension ClientOptions {
         }
         /// Called with the response to a request that was cancelled or timed out before, for example to release what
         /// the request has created on the server. Default `nil`: such responses are only counted
-        /// (`Client.Metrics.lateResponses`).
+        /// (`ClientMetrics.lateResponses`).
         ///
         /// Of a reply in parts, it gets the last frame. It is not called after the ``quarantine`` of the request.
         ///
@@ -151,7 +151,7 @@ extension ClientOptions {
         /// <doc:StayingConnected#Resuming-a-session>.
         public var outlivesSession = true
         /// Whether the metrics have the durations and errors of calls by the name of the request
-        /// (``Client/Metrics-swift.struct/durationsByName``), such as a JSON-RPC method, or by its type number. Default
+        /// (``ClientMetrics/durationsByName``), such as a JSON-RPC method, or by its type number. Default
         /// false.
         ///
         /// Exporters then have the metric `trunkline.request.duration`: 17 series of Prometheus for each name, and as

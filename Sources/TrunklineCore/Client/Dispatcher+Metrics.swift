@@ -1,7 +1,7 @@
 /// The metrics of a client, and what must be true of them.
 extension Dispatcher {
-    var metrics: Client.Metrics {
-        var metrics = Client.Metrics()
+    var metrics: ClientMetrics {
+        var metrics = ClientMetrics()
         let counters = ledger.counters
         (metrics.requests, metrics.responses) = (counters.requests, counters.responses)
         (metrics.written, metrics.failed) = (counters.written, counters.failed)
@@ -29,7 +29,7 @@ extension Dispatcher {
         metrics.queueDurations.record(nanoseconds: 0, times: atOnce)
         metrics.pushesDelivered = streams.channels.deliveredCount
         metrics.pushesDroppedByStream = streams.channels.dropped
-        metrics.serving = Client.Metrics.Serving(serving.calls)
+        metrics.serving = ClientMetrics.Serving(serving.calls)
         metrics.pending = requests.count
         let waiting = requests.queue.waitingCount
         (metrics.waiting.forLink, metrics.waiting.forTurn) = isReady ? (0, waiting) : (waiting, 0)

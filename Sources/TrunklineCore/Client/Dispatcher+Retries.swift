@@ -22,7 +22,7 @@ extension Dispatcher {
             return false
         case .fail, .goElsewhere: return false
         }
-        let failed = ledger.lastTry(request, waiter, onLink, Client.Metrics.Failure(error.code, error.fate), at: now)
+        let failed = ledger.lastTry(request, waiter, onLink, ClientMetrics.Failure(error.code, error.fate), at: now)
         let next = call.next(after: error, failed, at: until)
         ledger.retries(id, request, call, next, until: until, at: now)
         waiter.handle?.noteOffLink()

@@ -1,9 +1,9 @@
 /// Reporting why attempts fail and links end.
 extension ConnectionDriver {
-    var metrics: Connection.Metrics {
+    var metrics: ConnectionMetrics {
         var metrics = reports.counts
         let key = ObjectIdentifier(loop)
-        var values = Connection.PresentValues(
+        var values = ConnectionMetrics.PresentValues(
             state: state,
             turnDurations: [key: loop.turnDurations],
             delays: [key: loop.delays.durations]

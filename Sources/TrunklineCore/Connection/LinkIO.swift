@@ -292,7 +292,7 @@ struct ReadShare {
     }
 }
 
-extension Connection.Metrics {
+extension ConnectionMetrics {
     fileprivate mutating func noteReceived(_ bytes: Int, _ frames: Int) {
         bytesReceived += bytes
         framesReceived += frames

@@ -2,7 +2,7 @@
 /// connection.
 final class LinkReports {
     private let context: ConnectionContext
-    var counts = Connection.Metrics()
+    var counts = ConnectionMetrics()
     let readers = ReportReaders()
     private(set) var probe: NetworkProbe?
     /// How long nothing was sent or received on the latest link that the server, or a device on the path, has ended.

@@ -40,7 +40,7 @@ public struct ClientEvent: Sendable {
     public enum Wait: String, Sendable, Hashable {
         /// A link.
         case link
-        /// Its turn: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        /// Its turn: see ``ClientMetrics/Waiting-swift.struct/forTurn``.
         case turn
     }
 
@@ -161,7 +161,7 @@ public struct ClientEvent: Sendable {
         /// The request failed and will be sent again after `delay`, as try number `tryNumber`.
         case requestRetrying(id: RequestID, tryNumber: Int, delay: Duration)
         /// The event loop did not accept a request. Calls that failed earlier are not told: see
-        /// ``Client/Metrics/refusals``.
+        /// ``ClientMetrics/refusals``.
         case requestRefused(ClientError)
         /// The server answered the request with an error, for this reason, if it gave one. The request has this name
         /// (``NamingCodec``), or none. Told only to observers of ``Kinds/failures``.
@@ -218,7 +218,7 @@ public struct ClientEvent: Sendable {
         case tlsFilesChanged
         /// The client is closed, with these metrics. Only calls that are refused follow, and what a child process
         /// writes while it ends.
-        indirect case clientClosed(Client.Metrics)
+        indirect case clientClosed(ClientMetrics)
         /// The client was deallocated without being closed, and this many requests had not ended. The last event.
         case clientDeallocated(pending: Int)
         /// A limit is reached.
@@ -226,11 +226,11 @@ public struct ClientEvent: Sendable {
         /// The limit is no longer reached.
         case limitCleared(Limit)
         /// Pushes were dropped, because the buffer of a stream was full. The streams are named as in
-        /// ``Client/Metrics-swift.struct/pushesDroppedByStream``.
+        /// ``ClientMetrics/pushesDroppedByStream``.
         case pushesDropped(Int, stream: String)
         /// Requests of the server were refused for this reason: ``Client/serve(maximumConcurrent:maximumWaiting:_:)``.
         case serverRequestsRefused(Int, because: ServingRefusal)
-        /// Requests of the server were dropped: ``Client/Metrics-swift.struct/Serving-swift.struct/dropped``.
+        /// Requests of the server were dropped: ``ClientMetrics/Serving-swift.struct/dropped``.
         case serverRequestsDropped(Int)
         /// The list of endpoints changed.
         case endpointsChanged([Endpoint])

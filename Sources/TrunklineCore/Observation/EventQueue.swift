@@ -25,8 +25,8 @@ package final class EventQueue<Event: Sizable & Sendable>: DeliveryQueue {
     /// The latest event may still be on its way to the receiver.
     package var isEmpty: Bool { state.withLock { $0.events.isEmpty } }
 
-    package var metrics: Client.Metrics.EventQueueMetrics {
-        var metrics = Client.Metrics.EventQueueMetrics()
+    package var metrics: ClientMetrics.EventQueueMetrics {
+        var metrics = ClientMetrics.EventQueueMetrics()
         metrics.capacity = capacity
         (metrics.waiting, metrics.missed) = state.withLock { ($0.size, $0.missedInAll) }
         return metrics
@@ -93,7 +93,7 @@ extension EventQueue.State {
 }
 
 package protocol DeliveryQueue: Sendable {
-    var metrics: Client.Metrics.EventQueueMetrics { get }
+    var metrics: ClientMetrics.EventQueueMetrics { get }
 
     /// At once if no delivery is under way, otherwise in the task that delivers.
     func afterDelivery(_ completion: @escaping @Sendable () -> Void)

@@ -78,7 +78,7 @@ extension Timeline {
     public var attemptCount: Int { tryCount }
 }
 
-extension Client.Metrics {
+extension ClientMetrics {
     /// Renamed to `tryDurations`.
     @available(*, unavailable, renamed: "tryDurations")
     public var attemptDurations: LatencyHistogram { tryDurations }

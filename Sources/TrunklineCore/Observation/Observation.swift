@@ -14,11 +14,11 @@ final class Observation: @unchecked Sendable {
     let log: (any AttachedObserver)?
     private let audiences: [Audience]
     let queues: [any DeliveryQueue]
-    var queueMetrics: [String: Client.Metrics.EventQueueMetrics] {
-        var metrics: [String: Client.Metrics.EventQueueMetrics] = [:]
+    var queueMetrics: [String: ClientMetrics.EventQueueMetrics] {
+        var metrics: [String: ClientMetrics.EventQueueMetrics] = [:]
         func add(_ name: String, _ queue: (any DeliveryQueue)?) {
             guard let queue else { return }
-            metrics[name, default: Client.Metrics.EventQueueMetrics()].merge(queue.metrics)
+            metrics[name, default: ClientMetrics.EventQueueMetrics()].merge(queue.metrics)
         }
         for audience in audiences { add("\(type(of: audience.observer))", audience.queue) }
         if let log { add(log.name, log.deliveries) }

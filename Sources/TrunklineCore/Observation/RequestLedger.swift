@@ -8,7 +8,7 @@ struct RequestLedger {
     private let tellsRequests: Bool
 
     private(set) var counters = Counters()
-    private(set) var failures: [Client.Metrics.Failure: Int] = [:]
+    private(set) var failures: [ClientMetrics.Failure: Int] = [:]
     private(set) var refusals: [ClientError.Code: Int] = [:]
     private(set) var rejections: [String: Int] = [:]
     private(set) var callDurations = CallDurationCounter()
@@ -32,12 +32,12 @@ struct RequestLedger {
 
     private struct Names: EmptyInitializable, Sendable {
         var byID = SequentialMap<String>()
-        var durations: [String: Client.Metrics.CallDurations] = [:]
+        var durations: [String: ClientMetrics.CallDurations] = [:]
         /// The names under which calls of these types are measured, if the type decides them.
         var byType: [UInt32: String] = [:]
     }
 
-    var durationsByName: [String: Client.Metrics.CallDurations] {
+    var durationsByName: [String: ClientMetrics.CallDurations] {
         names.isInitial ? [:] : names.value.durations
     }
 
@@ -119,7 +119,7 @@ struct RequestLedger {
         guard measuresByName else { return }
         let name = names.value.durations.countedName(known ?? measuredName(ofType: request.type))
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
-        names.value.durations[name, default: Client.Metrics.CallDurations()].record(nanoseconds: nanoseconds, failure)
+        names.value.durations[name, default: ClientMetrics.CallDurations()].record(nanoseconds: nanoseconds, failure)
     }
 
     private mutating func measuredName(ofType type: UInt32) -> String {
@@ -273,7 +273,7 @@ struct RequestLedger {
         _ onLink: TryOnLink?,
         at now: Instant
     ) -> ClientError {
-        let failure = Client.Metrics.Failure(error.code, error.fate)
+        let failure = ClientMetrics.Failure(error.code, error.fate)
         failures[failure, default: 0] += 1
         let nanoseconds = now.nanoseconds &- request.accepted.nanoseconds
         callDurations.record(nanoseconds: nanoseconds, failure.code, on: request.session)
@@ -322,7 +322,7 @@ struct RequestLedger {
         _ request: RequestFacts,
         _ waiter: Waiter,
         _ onLink: TryOnLink?,
-        _ failure: Client.Metrics.Failure?,
+        _ failure: ClientMetrics.Failure?,
         at now: Instant
     ) -> Timeline {
         let last = lastTry(request, waiter, onLink, failure, at: now)
@@ -340,7 +340,7 @@ struct RequestLedger {
         _ request: RequestFacts,
         _ waiter: Waiter,
         _ onLink: TryOnLink?,
-        _ failure: Client.Metrics.Failure?,
+        _ failure: ClientMetrics.Failure?,
         at now: Instant
     ) -> Timeline.Try {
         let call = waiter.tracked
@@ -379,7 +379,7 @@ struct RequestLedger {
     }
 
     /// Only calls that are refused are told after this.
-    mutating func closed(_ metrics: Client.Metrics) { tell(.links, .clientClosed(metrics)) }
+    mutating func closed(_ metrics: ClientMetrics) { tell(.links, .clientClosed(metrics)) }
 
     mutating func late(_ id: RequestID) {
         counters.lateResponses += 1

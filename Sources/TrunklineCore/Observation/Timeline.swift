@@ -27,7 +27,7 @@ public struct Timeline: Sendable, Hashable {
         public internal(set) var isServerEjected = false
 
         /// Why the try failed; `nil` if the request was answered or, for a one-way message, written.
-        public let failure: Client.Metrics.Failure?
+        public let failure: ClientMetrics.Failure?
 
         /// The link on which the request was; `nil` if it was on none, or if the link ended in the same step of the
         /// event loop in which the request was answered.
@@ -55,7 +55,7 @@ public struct Timeline: Sendable, Hashable {
         public var timeWithoutLink: Duration {
             min(waited, .nanoseconds(withoutLink))
         }
-        /// How long the request waited although there was a link: see ``Client/Metrics/Waiting-swift.struct/forTurn``.
+        /// How long the request waited although there was a link: see ``ClientMetrics/Waiting-swift.struct/forTurn``.
         /// It includes the time until the event loop took the call, usually less than 0.1 ms.
         public var timeQueued: Duration { waited - timeWithoutLink }
 
@@ -71,7 +71,7 @@ public struct Timeline: Sendable, Hashable {
             firstPart: Instant?,
             ended: Instant,
             loopDelay: Duration = .zero,
-            _ failure: Client.Metrics.Failure?
+            _ failure: ClientMetrics.Failure?
         ) {
             self.accepted = accepted
             self.started = started
@@ -137,7 +137,7 @@ public struct Timeline: Sendable, Hashable {
     /// The time from the call to the end of the request.
     public var duration: Duration { tries.last?.end ?? .zero }
     /// Why the request failed; `nil` if it was answered or, for a one-way message, written.
-    public var failure: Client.Metrics.Failure? { tries.last?.failure }
+    public var failure: ClientMetrics.Failure? { tries.last?.failure }
 
     init(id: RequestID, type: UInt32, name: String? = nil, tryCount: Int, tries: [Try]) {
         (self.id, self.type, self.name, self.tryCount, self.tries) = (id, type, name, tryCount, tries)
@@ -185,7 +185,7 @@ public struct Timeline: Sendable, Hashable {
         after earlier: Timeline?,
         since begun: Instant,
         until now: Instant,
-        _ failure: Client.Metrics.Failure
+        _ failure: ClientMetrics.Failure
     ) -> Timeline {
         let started = earlier?.tries.last?.endedAt ?? begun
         let last = Try(

@@ -257,7 +257,7 @@ extension ProbeReport {
         }
 
         /// The link of a client, which is known only by its metrics and by the report of its end.
-        init(_ address: String, _ metrics: Connection.Metrics, _ end: DisconnectReport?) {
+        init(_ address: String, _ metrics: ConnectionMetrics, _ end: DisconnectReport?) {
             self.address = address
             bytesReceived = metrics.bytesReceived
             framesReceived = end?.cause == .goAway ? ["go_away": 1] : [:]

@@ -207,7 +207,7 @@ import Testing
         rules.flush(at: now)
         records += rules.takeRecords()
         #expect(rules.nextFlush == nil)
-        var metrics = Client.Metrics()
+        var metrics = ClientMetrics()
         (metrics.requests, metrics.responses) = (12_345, 12_345)
         metrics.connection.links = 1
         rules.note(ClientEvent(.clientClosed(metrics), at: Instant(nanoseconds: 7_200_000_000_000)))
@@ -1179,7 +1179,7 @@ import Testing
         log.fails(1, Self.refused)
         log.fails(2, Self.refused)
         _ = log.takeAll()
-        log.add(.clientDeallocated(pending: 2), .clientClosed(Client.Metrics()))
+        log.add(.clientDeallocated(pending: 2), .clientClosed(ClientMetrics()))
         #expect(log.takeEvents() == ["links.unstable", "requests.failed", "client.deallocated"])
     }
 }

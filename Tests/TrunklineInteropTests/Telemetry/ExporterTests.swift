@@ -38,7 +38,7 @@ struct ExporterTests {
                 }
                 return [
                     ClientSnapshot(of: metrics, named: "users", attributes: attributes),
-                    ClientSnapshot(of: Client.Metrics(), named: "unused"),
+                    ClientSnapshot(of: ClientMetrics(), named: "unused"),
                     ClusterSnapshot(of: cluster, named: "orders", attributes: attributes),
                 ]
             }

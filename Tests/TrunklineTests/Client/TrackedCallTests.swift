@@ -27,7 +27,7 @@ import Testing
             nil,
             firstPart: nil,
             ended: now,
-            Client.Metrics.Failure(.connectionLost, .unknown)
+            ClientMetrics.Failure(.connectionLost, .unknown)
         )
     }
 

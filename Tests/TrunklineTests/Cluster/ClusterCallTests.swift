@@ -261,7 +261,7 @@ struct ClusterCallTests {
             try await network.clock.sleep(for: .seconds(1))
             var metrics = await cluster.metrics
             #expect(metrics.calls == 102 && metrics.written == 100)
-            #expect(metrics.failures == [Client.Metrics.Failure(.unavailable, .notSent): 2])
+            #expect(metrics.failures == [ClientMetrics.Failure(.unavailable, .notSent): 2])
             // Each of them takes too long.
             for server in servers { network.partition(server.endpoint.host ?? "") }
             let large = Request(type: 0x410, body: filled(1 << 20))
@@ -316,7 +316,7 @@ struct ClusterCallTests {
             }
             try await network.clock.sleep(for: .seconds(1))
             let metrics = await cluster.metrics
-            #expect(metrics.failures == [Client.Metrics.Failure(.timedOut, .notSent): 10], "\(metrics.failures)")
+            #expect(metrics.failures == [ClientMetrics.Failure(.timedOut, .notSent): 10], "\(metrics.failures)")
             await cluster.close()
             await servers[0].stop()
         }

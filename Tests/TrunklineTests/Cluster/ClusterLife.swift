@@ -287,5 +287,5 @@ extension ClusterWorld {
 
 extension ClientError {
     /// How the metrics count it.
-    fileprivate var metric: Client.Metrics.Failure { Client.Metrics.Failure(code, fate) }
+    fileprivate var metric: ClientMetrics.Failure { ClientMetrics.Failure(code, fate) }
 }

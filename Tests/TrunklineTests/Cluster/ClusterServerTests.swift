@@ -208,7 +208,7 @@ struct ClusterServerTests {
                 on: network.loops
             ) { ($0.linksPerEndpoint, $0.linkIdleTime) = (1...3, .seconds(1)) }
             try await cluster.connect()
-            var (latest, links) = (Client.Metrics(), Set<Int>())
+            var (latest, links) = (ClientMetrics(), Set<Int>())
             /// Reads the metrics of the server again and again for `seconds`.
             func watch(for seconds: Int) async throws {
                 for _ in 0..<(10 * seconds) {

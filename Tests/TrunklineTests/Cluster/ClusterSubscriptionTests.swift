@@ -362,7 +362,7 @@ struct ClusterSubscriptionTests {
             }
             #expect(texts.contains { $0.contains("the subscription was accepted by s") }, "\(texts)")
             let metrics = await setting.cluster.metrics
-            #expect(metrics.calls == 5 && metrics.failures == [Client.Metrics.Failure(.rejected, .answered): 5])
+            #expect(metrics.calls == 5 && metrics.failures == [ClientMetrics.Failure(.rejected, .answered): 5])
         }
     }
 

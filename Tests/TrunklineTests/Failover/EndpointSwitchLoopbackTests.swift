@@ -21,7 +21,7 @@ extension HeavyTests {
             by mechanism: Mechanism,
             policy: RetryPolicy,
             _ body: nonisolated(nonsending) (Client, [LoopbackServer], Ledger) async throws -> Void
-        ) async throws -> (ends: [Crowd.End: Int], metrics: Client.Metrics, reports: [DisconnectReport]) {
+        ) async throws -> (ends: [Crowd.End: Int], metrics: ClientMetrics, reports: [DisconnectReport]) {
             let ledger = Ledger()
             var servers: [LoopbackServer] = []
             for _ in 0..<2 {

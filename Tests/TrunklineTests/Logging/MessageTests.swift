@@ -191,7 +191,7 @@ struct MessageTests {
         #expect("\(ClientError(.timedOut, .unknown, "late"))" == "timedOut (fate unknown): late")
         #expect("\(ClientError(.timedOut, .notSent, "late"))" == "timedOut (not sent): late")
         #expect("\(ClientError(.rejected, .answered, "no"))" == "rejected (answered): no")
-        #expect("\(Client.Metrics.Failure(.timedOut, .unknown))" == "timedOut (fate unknown)")
+        #expect("\(ClientMetrics.Failure(.timedOut, .unknown))" == "timedOut (fate unknown)")
         // Exporters label their series with the names.
         #expect("\(ClientError.Fate.unknown)" == "unknown")
     }

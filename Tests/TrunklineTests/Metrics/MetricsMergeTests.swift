@@ -6,12 +6,12 @@ import Testing
 /// The metrics of several clients as one.
 struct MetricsMergeTests {
     /// Metrics in which every value differs from that of new metrics.
-    private static func sample(_ endpoint: Endpoint = "db:7000", on loop: AnyObject) -> Client.Metrics {
-        var (metrics, durations) = (Client.Metrics(), LatencyHistogram())
+    private static func sample(_ endpoint: Endpoint = "db:7000", on loop: AnyObject) -> ClientMetrics {
+        var (metrics, durations) = (ClientMetrics(), LatencyHistogram())
         durations.record(.milliseconds(3))
         (metrics.requests, metrics.responses, metrics.written, metrics.failed) = (10, 4, 3, 2)
         (metrics.failures, metrics.refusals) = ([.init(.timedOut, .unknown): 2], [.overloaded: 5])
-        metrics.durationsByEndpoint[endpoint] = Client.Metrics.CallDurations()
+        metrics.durationsByEndpoint[endpoint] = ClientMetrics.CallDurations()
         metrics.durationsByEndpoint[endpoint]?.all = durations
         metrics.durationsByEndpoint[endpoint]?.failures = [.timedOut: durations]
         metrics.durationsByName["GET"] = metrics.durationsByEndpoint[endpoint]
@@ -30,7 +30,7 @@ struct MetricsMergeTests {
         (metrics.pushes, metrics.pushesDelivered, metrics.pushesDroppedByStream) = (16, 17, ["all": 18])
         (metrics.limits.serials, metrics.limits.inFlight, metrics.limits.waiting) = (27, 28, 29)
         (metrics.limits.waitingBytes, metrics.limits.bytesToWrite) = (30, 31)
-        var queue = Client.Metrics.EventQueueMetrics()
+        var queue = ClientMetrics.EventQueueMetrics()
         (queue.waiting, queue.capacity, queue.missed) = (32, 33, 34)
         metrics.eventQueues = ["Observer": queue]
         (metrics.unexpectedFrames, metrics.undecodableResponses) = (19, 26)
@@ -42,8 +42,8 @@ struct MetricsMergeTests {
         _ endpoint: Endpoint,
         _ durations: LatencyHistogram,
         on loop: AnyObject
-    ) -> Connection.Metrics {
-        var metrics = Client.Metrics().connection
+    ) -> ConnectionMetrics {
+        var metrics = ClientMetrics().connection
         (metrics.attempts, metrics.failedAttempts, metrics.links, metrics.pings) = (1, 2, 3, 4)
         (metrics.unencodableFrames, metrics.lastEncodingFailure) = (5, FrameError(.illegalLength, "\(endpoint)"))
         (metrics.attemptFailures, metrics.losses) = ([.refused: 6], [.reset: 7])
@@ -55,7 +55,7 @@ struct MetricsMergeTests {
         metrics.droppedDatagrams = 14
         (metrics.framesReceived, metrics.framesSent) = (10, 11)
         let session = SessionID(1)
-        var values = Connection.PresentValues(
+        var values = ConnectionMetrics.PresentValues(
             state: .ready(endpoint, session: session),
             turnDurations: [ObjectIdentifier(loop): durations],
             delays: [ObjectIdentifier(loop): durations]
@@ -126,7 +126,7 @@ struct MetricsMergeTests {
         }
     }
 
-    private static func table(of metrics: Client.Metrics) -> [String: Value] {
+    private static func table(of metrics: ClientMetrics) -> [String: Value] {
         Dictionary(uniqueKeysWithValues: values(of: metrics).map { ($0.path, $0.value) })
     }
 
@@ -175,9 +175,9 @@ struct MetricsMergeTests {
 
     @Test func newMetricsAddNothing() {
         let metrics = Self.sample(on: Loop())
-        var (first, second) = (Client.Metrics(), metrics)
+        var (first, second) = (ClientMetrics(), metrics)
         first.merge(metrics)
-        second.merge(Client.Metrics())
+        second.merge(ClientMetrics())
         #expect(first == metrics && second == metrics)
     }
 
@@ -198,8 +198,8 @@ struct MetricsMergeTests {
     @Test func thePresentLinkIsThatOfTheFirstClientThatIsReady() {
         let loop = Loop()
         let (ready, other) = (Self.sample(on: loop), Self.sample("other:7000", on: loop))
-        var waiting = Client.Metrics()
-        waiting.connection.add(Connection.PresentValues(state: .suspended, turnDurations: [:]))
+        var waiting = ClientMetrics()
+        waiting.connection.add(ConnectionMetrics.PresentValues(state: .suspended, turnDurations: [:]))
         var metrics = waiting
         metrics.merge(ready)
         metrics.merge(other)
@@ -211,7 +211,7 @@ struct MetricsMergeTests {
     }
 
     @Test func theSumIsClamped() {
-        var metrics = Client.Metrics()
+        var metrics = ClientMetrics()
         (metrics.requests, metrics.failures) = (.max, [.init(.timedOut, .unknown): .max])
         metrics.merge(metrics)
         #expect(metrics.requests == .max && metrics.failures == [.init(.timedOut, .unknown): .max])
@@ -246,9 +246,9 @@ struct MetricsMergeTests {
 
     /// The names may come from a server, and the metrics of a cluster add those of every link that it has had.
     @Test func namesStayBounded() {
-        var sum = Client.Metrics()
+        var sum = ClientMetrics()
         for link in 0..<10 {
-            var metrics = Client.Metrics()
+            var metrics = ClientMetrics()
             for number in 0..<40 {
                 let name = "\(link).\(number)"
                 metrics.rejections.count(name)

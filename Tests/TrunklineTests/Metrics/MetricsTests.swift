@@ -8,7 +8,7 @@ import TrunklineTesting
 /// What `Client.metrics` counts and measures.
 @Suite(.simulated, .timeLimit(.minutes(5)))
 struct MetricsTests {
-    private typealias Failure = Client.Metrics.Failure
+    private typealias Failure = ClientMetrics.Failure
 
     @Test func everyEndIsCountedByItsCodeAndFate() throws {
         let reaction: LoopbackServer.Handler = { request in

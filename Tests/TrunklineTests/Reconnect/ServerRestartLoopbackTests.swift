@@ -60,7 +60,7 @@ extension HeavyTests {
         /// Checks that the outcomes of calls, the metrics and the reports agree.
         private static func check(
             _ ends: [Crowd.End: Int],
-            _ metrics: Client.Metrics,
+            _ metrics: ClientMetrics,
             _ reports: [DisconnectReport],
             _ restarts: Int
         ) {

@@ -24,7 +24,7 @@ final class EventLedger: ClientObserver {
     func missed(_ count: Int) { state.withLock { $0.contradictions.append("\(count) events were missed") } }
 
     /// What is wrong at the end of the client, whose metrics are `metrics`.
-    func contradictions(with metrics: Client.Metrics) -> [String] {
+    func contradictions(with metrics: ClientMetrics) -> [String] {
         state.withLock { state in
             var contradictions = state.contradictions
             func expect(_ name: String, _ count: Int, _ expected: Int) {

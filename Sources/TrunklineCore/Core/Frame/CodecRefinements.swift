@@ -95,8 +95,8 @@ public protocol PipeliningCodec: FrameCodec {
 /// With any other codec, serials count up and have at most 64 bits. Conform in a protocol over UDP whose only defense
 /// against forged responses is a serial that the forger does not know: the IDs of DNS have 16 random bits (RFC 5452
 /// §9.2), and the transaction IDs of STUN 96 (RFC 8489 §5). A response is matched only if all bits are right; any other
-/// is discarded and counted: datagrams in ``Connection/Metrics-swift.struct/droppedDatagrams``, responses in a stream
-/// in ``Client/Metrics-swift.struct/unknownResponses``. Responses and parts that name ranges of serials
+/// is discarded and counted: datagrams in ``ConnectionMetrics/droppedDatagrams``, responses in a stream
+/// in ``ClientMetrics/unknownResponses``. Responses and parts that name ranges of serials
 /// (``Frame/Answers/serials(_:)``), or every request (``Frame/Answers/all``), are matched by 64 bits or by none: do not
 /// decode any in a protocol that relies on serials that cannot be guessed.
 public protocol SerialNumberingCodec: FrameCodec {
@@ -230,7 +230,7 @@ public protocol ResponseCheckingCodec: FrameCodec {
     /// - Throws: ``FrameError/Code-swift.enum/responseMismatch``, or another code, for a response that belongs to
     ///   another request. The consequences depend on the link and on how responses are matched:
     ///   - In datagrams (`udp://`), anyone can copy, delay or forge a response, so it proves nothing: it is dropped and
-    ///     counted (``Connection/Metrics-swift.struct/droppedDatagrams``), and the request goes on waiting (RFC 2865
+    ///     counted (``ConnectionMetrics/droppedDatagrams``), and the request goes on waiting (RFC 2865
     ///     §3, RFC 5452 §9.1). The same in a handshake. A malformed response or part is dropped, too.
     ///   - In a stream, by serial: only that request fails, with `protocolViolation`, fate `unknown`. It is cancelled
     ///     on the server and its serial is quarantined.
@@ -239,7 +239,7 @@ public protocol ResponseCheckingCodec: FrameCodec {
     ///
     ///   Throw ``FrameError/Code-swift.enum/unrelatedResponse`` for a response that no request waits for, although its
     ///   serial, or its place in the order, is that of one. In a stream, too, it is then discarded and counted
-    ///   (``Client/Metrics-swift.struct/unknownResponses``), and the request goes on waiting.
+    ///   (``ClientMetrics/unknownResponses``), and the request goes on waiting.
     func check(_ response: Frame, against request: Frame) throws(FrameError)
 
     /// Whether ``check(_:against:)`` is called; `true` by default.
@@ -273,7 +273,7 @@ public protocol PushKeyCodec: FrameCodec {
 /// A codec of a protocol in which the server sends requests too, and in which they can be refused.
 ///
 /// With any other codec, the server learns nothing of a request that the client does not serve, and waits in vain. Such
-/// requests are counted: ``Client/Metrics-swift.struct/Serving-swift.struct/dropped``.
+/// requests are counted: ``ClientMetrics/Serving-swift.struct/dropped``.
 public protocol ServingCodec: FrameCodec {
     /// Returns the response that tells the server why its request is not answered by a handler, or `nil` to send none.
     ///

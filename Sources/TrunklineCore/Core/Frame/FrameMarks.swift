@@ -84,7 +84,7 @@ extension Frame {
     /// The requests that a received response answers, or to which a part of a reply belongs.
     ///
     /// In a protocol matched in order, `through` and `serials` name no request, and neither does `next` in one matched
-    /// by serial: the frame counts as a response without a request (``Client/Metrics-swift.struct/unknownResponses``).
+    /// by serial: the frame counts as a response without a request (``ClientMetrics/unknownResponses``).
     @nonexhaustive
     public enum Answers: Sendable, Hashable {
         /// The request with the ``Frame/serial`` of the frame or, matched in order, the oldest one, of its channel if
@@ -111,7 +111,7 @@ extension Frame {
         ///
         /// A received frame with more ends its link with the frame error `illegalLength`: which requests it answers
         /// stays open, so those in flight fail with `overloaded`, fate `unknown`. A datagram is dropped and counted
-        /// (``Connection/Metrics-swift.struct/droppedDatagrams``).
+        /// (``ConnectionMetrics/droppedDatagrams``).
         public static var maximumRanges: Int { 16_384 }
     }
 

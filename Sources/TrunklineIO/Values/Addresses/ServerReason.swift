@@ -8,8 +8,8 @@
 /// ```
 ///
 /// It then appears in ``ClientError/reason``, in ``DisconnectReport/reason``, in their descriptions and in the log. The
-/// metrics count it by its ``label``: ``Client/Metrics-swift.struct/rejections`` and
-/// ``Connection/Metrics-swift.struct/linkEndReasons``. Do not put secrets or data of users in it.
+/// metrics count it by its ``label``: ``ClientMetrics/rejections`` and
+/// ``ConnectionMetrics/linkEndReasons``. Do not put secrets or data of users in it.
 public struct ServerReason: Sendable, Hashable, CustomStringConvertible {
     /// The name of the reason in the protocol, such as `NOT_FOUND`; empty if it has none. At most 64 characters, with
     /// control and format characters escaped.

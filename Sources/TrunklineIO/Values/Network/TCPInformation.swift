@@ -1,4 +1,4 @@
-/// What the kernel knows about the TCP connection of a link: see ``Connection/Metrics/tcp``.
+/// What the kernel knows about the TCP connection of a link: see ``ConnectionMetrics/tcp``.
 public struct TCPInformation: Sendable, Hashable {
     /// The smoothed round-trip time that the kernel measures with every acknowledgment.
     public let smoothedRoundTripTime: Duration
