@@ -162,7 +162,7 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
     }
 
     /// For what the loop calls, and is no part of a batch.
-    nonisolated func withDispatcher<Result>(_ body: @escaping (inout Dispatcher) -> Result) -> Result {
+    nonisolated func withDispatcher<Result>(_ body: @escaping @Sendable (inout Dispatcher) -> Result) -> Result {
         onItsLoop { body(&$0.dispatcher) }
     }
 
