@@ -18,13 +18,7 @@ public struct AbandonedRequest: Sendable {
     /// Whether the deadline of the request has passed. If false, its caller has cancelled it, or its reply has exceeded
     /// a limit.
     public let isTimedOut: Bool
-    private let info: (any Sendable)?
-
-    init(_ request: Request, _ id: RequestID, _ serial: SerialNumber, isTimedOut: Bool, on link: Link) {
-        (self.request, self.id, self.serial, self.isTimedOut) = (request, id, serial, isTimedOut)
-        (endpoint, address, session) = (link.endpoint, link.path.remote?.description, link.session)
-        info = link.serverInfo
-    }
+    let info: (any Sendable)?
 
     /// Returns the value that the handshake of the request's link stored with ``Handshaker/setServerInfo(_:)``, or
     /// `nil` if it stored none, or a value of another type. A later link does not change it.

@@ -148,7 +148,7 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
-    nonisolated func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
+    nonisolated func handle(_ events: inout [ConnectionEvent]) {
         onItsLoop(&events) { client, events in
             client.end(client.dispatcher.take(&events, for: client))
         }

@@ -12,10 +12,10 @@ final class ClientClock {
         if let timer { loop.schedule(LoopClosure { [loop] in loop.arm(timer, at: nil) }) }
     }
 
-    func arm(at next: Instant?, for client: Client) {
+    func arm(at next: Instant?, for target: any TimerTarget) {
         guard next != armed else { return }
         armed = next
-        let timer = timer ?? LoopTimer(target: client, ticks: true)
+        let timer = timer ?? LoopTimer(target: target, ticks: true)
         self.timer = timer
         loop.arm(timer, at: next)
     }

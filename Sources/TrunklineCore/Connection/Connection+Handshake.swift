@@ -1,5 +1,7 @@
 /// What the closures of a handshake ask of their link.
-extension Connection {
+extension Connection: HandshakeLink {
+    nonisolated var codec: ProtocolCodec { driver.context.codec }
+
     /// Calls `body` unless the handshake is over. If the task is cancelled, the attempt ends.
     private func inHandshake(
         _ session: SessionID,
@@ -18,7 +20,7 @@ extension Connection {
         }
     }
 
-    func sendInHandshake(
+    func send(
         _ frame: Frame,
         _ session: SessionID,
         timeout: Duration?,
@@ -29,11 +31,10 @@ extension Connection {
         }
     }
 
-    /// With `stopsAtFailure`, returns the first failure alone.
-    func sendInHandshake(
+    func send(
         _ requests: [Request],
         _ session: SessionID,
-        expectsResponse: Bool = true,
+        expectsResponse: Bool,
         stopsAtFailure: Bool
     ) async -> [Outcome] {
         guard !requests.isEmpty else { return [] }
@@ -60,9 +61,11 @@ extension Connection {
         }
     }
 
-    func nextInHandshake(_ session: SessionID) async -> Outcome {
+    func next(_ session: SessionID) async -> Outcome {
         await inHandshake(session) { $0.handshakes.read($1, $2) }
     }
+
+    func loadedTLS() -> LoadedTLS? { driver.dialMemory.loadedTLS }
 
     func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome {
         let tls: LoadedTLS
@@ -76,6 +79,16 @@ extension Connection {
             }
         }
     }
+
+    func change(_ change: HandshakeChange, _ session: SessionID) -> Result<Void, ClientError> {
+        driver.entered { $0.handshakes.change(change, session) }
+    }
+
+    func changeLiveness(_ session: SessionID, _ change: @Sendable (inout ClientOptions.Liveness) -> Void) {
+        driver.handshakes.changeLiveness(session, change)
+    }
+
+    func savedSession(in session: SessionID) -> (any Sendable)? { driver.handshakes.savedSession(in: session) }
 
     func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
         driver.entered { $0.handshakes.closuresReturned(session, failure) }

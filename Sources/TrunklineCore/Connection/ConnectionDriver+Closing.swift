@@ -1,13 +1,3 @@
-/// The stages of closing a connection or a client. A stage is never followed by an earlier one.
-package enum Lifecycle: Comparable {
-    case open
-    /// The client, or its connection, takes no new requests. Those accepted before may finish.
-    case draining
-    /// No request is accepted or awaited any more. Queued bytes are still written.
-    case closing
-    case closed
-}
-
 /// Closing: the link ends when everything is written, or when the time is over.
 extension ConnectionDriver {
     func whenClosed(_ continuation: Continuation<Void>) {
@@ -121,30 +111,4 @@ struct Ending {
     /// `nil` before everything is written.
     var answerDeadline: Instant?
     var waiters: [Continuation<Void>] = []
-}
-
-extension Link {
-    /// How long a closing link waits for its socket without progress: no caller waits for these bytes.
-    static let stallLimit = Duration.seconds(2)
-
-    struct Left {
-        var position = OutboundPosition.first
-        var unwritten = 0
-        /// The bytes that the socket has taken from TLS; `nil` without TLS.
-        var sent: Int?
-
-        /// Frames encoded after `earlier` add to `unwritten` only after everything encoded before has been written.
-        func isLess(than earlier: Left) -> Bool {
-            if let sent { return sent > earlier.sent ?? 0 }
-            return position > earlier.position || position == earlier.position && unwritten < earlier.unwritten
-        }
-    }
-
-    var left: Left {
-        Left(
-            position: state.machine.outbound.firstUnwritten,
-            unwritten: state.machine.outbound.unwrittenCount,
-            sent: secured.flatMap { $0.takenMark > 0 ? $0.sentMark : nil }
-        )
-    }
 }

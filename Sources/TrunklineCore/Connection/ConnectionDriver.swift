@@ -8,7 +8,7 @@
 final class ConnectionDriver: @unchecked Sendable {
     let context: ConnectionContext
     /// Set once, before the first attempt. It owns this driver.
-    weak var connection: Connection?
+    weak var connection: (any HandshakeLink)?
 
     var machine: ReconnectMachine
     var attempt: Attempt?
@@ -63,6 +63,7 @@ final class ConnectionDriver: @unchecked Sendable {
             seed: loop.randomSeed(),
             client: options.membership?.client ?? 0
         )
+        frameUse?.driver = self
     }
 
     deinit {
@@ -129,7 +130,9 @@ final class ConnectionDriver: @unchecked Sendable {
 
     func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?) { timers.arm(timer, at: deadline, for: self) }
 
-    func timerFired(_ name: ConnectionTimers.Name) {
+    func timerFired(_ name: ConnectionTimers.Name) { entered { $0.perform(name) } }
+
+    private func perform(_ name: ConnectionTimers.Name) {
         recorder?.timerFired(name.label(isClosing: lifecycle == .closing, isAttempting: machine.attempt != nil))
         switch name {
         case .main: mainTimerFired()
@@ -171,7 +174,7 @@ extension ConnectionDriver {
         while !port.events.isEmpty {
             var batch = port.takeBatch()
             _ = port.begin()
-            port.owner?.handle(&batch, of: self)
+            port.owner?.handle(&batch)
             port.end()
             port.keepMemory(&batch)
         }
@@ -209,7 +212,7 @@ extension ConnectionDriver {
     }
 }
 
-extension ConnectionDriver: TransportHandler, LoopWork {
+extension ConnectionDriver: TransportHandler, LoopWork, ConnectionTimerHost {
     func transport(_ id: UInt64, did event: TransportEvent) { entered { $0.io.heard(id, event) } }
 
     /// At the end of a turn in which something was queued.

@@ -1,3 +1,8 @@
+/// What happens when a timer of a connection fires.
+protocol ConnectionTimerHost: AnyObject, Sendable {
+    func timerFired(_ name: ConnectionTimers.Name)
+}
+
 /// Each timer is created when it is first armed. Confined to the event loop of the connection.
 final class ConnectionTimers {
     enum Name: Int, CaseIterable {
@@ -28,14 +33,14 @@ final class ConnectionTimers {
 
     init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
 
-    func arm(_ name: Name, at deadline: Instant?, for driver: ConnectionDriver) {
+    func arm(_ name: Name, at deadline: Instant?, for host: any ConnectionTimerHost) {
         if timers.isEmpty {
             guard deadline != nil else { return }
             timers = Array(repeating: nil, count: Name.allCases.count)
         }
         if let timer = timers[name.rawValue] { return loop.arm(timer.timer, at: deadline) }
         guard deadline != nil else { return }
-        let timer = ConnectionTimer(name, of: driver, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
+        let timer = ConnectionTimer(name, of: host, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
         timers[name.rawValue] = timer
         loop.arm(timer.timer, at: deadline)
     }
@@ -68,12 +73,12 @@ final class ConnectionTimers {
 private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private(set) lazy var timer = LoopTimer(target: self, grid: grid, ticks: name == .main)
     private let name: ConnectionTimers.Name
-    private weak let driver: ConnectionDriver?
+    private weak let host: (any ConnectionTimerHost)?
     private let grid: Duration
 
-    init(_ name: ConnectionTimers.Name, of driver: ConnectionDriver, grid: Duration) {
-        (self.name, self.driver, self.grid) = (name, driver, grid)
+    init(_ name: ConnectionTimers.Name, of host: any ConnectionTimerHost, grid: Duration) {
+        (self.name, self.host, self.grid) = (name, host, grid)
     }
 
-    func timerFired() { driver?.entered { $0.timerFired(name) } }
+    func timerFired() { host?.timerFired(name) }
 }

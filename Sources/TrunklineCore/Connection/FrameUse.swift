@@ -8,6 +8,9 @@ final class FrameUse: ConnectionOwner {
     private(set) var reader: Reader?
     private(set) var endReason: ClientError?
 
+    /// It owns this object.
+    weak var driver: ConnectionDriver?
+
     struct Reader {
         let id: UInt64
         let consumer: FrameConsumer
@@ -91,7 +94,8 @@ final class FrameUse: ConnectionOwner {
         for request in writes.queue.removeAll() { end(request.id, .failure(error)) }
     }
 
-    func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
+    func handle(_ events: inout [ConnectionEvent]) {
+        guard let driver else { return }
         for event in events { perform(event, driver) }
         finish(driver)
     }

@@ -38,9 +38,6 @@ final class HandshakeUse {
     var learned = Learned()
     var restoring: Restoring?
 
-    /// Limited, because every attempt looks at the whole list.
-    static let maximumLearnedEndpoints = 1024
-
     enum Limit {
         /// Counted from the beginning of the handshake.
         case handshake(Duration)

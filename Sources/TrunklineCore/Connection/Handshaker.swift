@@ -17,7 +17,7 @@ public struct Handshaker: Sendable {
     public let endpoint: Endpoint
     /// The session of the link.
     public let session: SessionID
-    let connection: Connection
+    let link: any HandshakeLink
 
     /// Sends `request` and returns the server's response. It may have to wait for others: see ``send(all:)``.
     ///
@@ -45,7 +45,7 @@ public struct Handshaker: Sendable {
     ///     call throws `connectionLost`.
     ///   - `closed`, fate `notSent`: the handshake is over.
     public func send(_ request: Request, timeout: Timeout = .default) async throws(ClientError) -> Response {
-        let outcome = await connection.sendInHandshake(
+        let outcome = await link.send(
             request.frame,
             session,
             timeout: timeout.duration(orByDefault: nil),
@@ -67,18 +67,17 @@ public struct Handshaker: Sendable {
     /// Each request succeeds or fails separately, with the errors and fates of ``send(_:timeout:)->Response``.
     /// Cancelling the task ends the attempt.
     public func send(all requests: [Request]) async -> [Result<Response, ClientError>] {
-        await connection.sendInHandshake(requests, session, stopsAtFailure: false)
+        await link.send(requests, session, expectsResponse: true, stopsAtFailure: false)
     }
 
     func restore(_ subscriptions: [Request]) async throws(ClientError) {
-        for outcome in await connection.sendInHandshake(subscriptions, session, stopsAtFailure: true) {
+        for outcome in await link.send(subscriptions, session, expectsResponse: true, stopsAtFailure: true) {
             _ = try outcome.get()
         }
     }
 
     func post(all subscriptions: [Request]) async throws(ClientError) {
-        let connection = connection
-        let outcomes = await connection.sendInHandshake(
+        let outcomes = await link.send(
             subscriptions,
             session,
             expectsResponse: false,
@@ -95,8 +94,8 @@ public struct Handshaker: Sendable {
     ///   messages of this kind. `cancelled` if the task was cancelled before the call. `closed` if the handshake is
     ///   over. The fate of the other errors is `notSent`.
     public func post(_ request: Request) async throws(ClientError) {
-        guard connection.driver.context.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
-        let outcome = await connection.sendInHandshake(request.frame, session, timeout: nil, expectsResponse: false)
+        guard link.codec.mayPost(request.frame) else { throw .answeredWhenPosted }
+        let outcome = await link.send(request.frame, session, timeout: nil, expectsResponse: false)
         _ = try outcome.mapError { $0.with(request, number: 1, of: 1) }.get()
     }
 
@@ -112,7 +111,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to number: UInt64) async throws(ClientError) {
         var frame = Frame(.request)
         frame[field] = number
-        try await connection.entered { [session, frame] in $0.handshakes.setDefaults(from: frame, session) }.get()
+        try await link.change(.defaults(frame), session).get()
     }
 
     /// Sets the default value of a named field of the layout to `bytes`, for all later frames of this link: a session
@@ -120,7 +119,7 @@ public struct Handshaker: Sendable {
     public func setDefault(_ field: String, to bytes: Bytes) async throws(ClientError) {
         var frame = Frame(.request)
         frame[bytes: field] = bytes
-        try await connection.entered { [session, frame] in $0.handshakes.setDefaults(from: frame, session) }.get()
+        try await link.change(.defaults(frame), session).get()
     }
 
     /// Begins TLS on this link with `options.tls` (STARTTLS), and returns when the TLS handshake is complete. See
@@ -142,17 +141,16 @@ public struct Handshaker: Sendable {
     ///
     ///   The fate is `notSent`.
     public func startTLS() async throws(ClientError) {
-        // Not on the connection's loop: reading files and asking for a passphrase would block it.
-        let known = await connection.entered { $0.dialMemory.loadedTLS }
-        let tls = await connection.options.tls.load(unlessChangedSince: known)
-        _ = try await connection.startTLS(session, tls).get()
+        // Not on the loop of the link: reading files and asking for a passphrase would block it.
+        let tls = await link.options.tls.load(unlessChangedSince: link.loadedTLS())
+        _ = try await link.startTLS(session, tls).get()
     }
 
     /// Keeps the subscriptions of an earlier link: `options.handshake.restore` is not called for this link, and posted
     /// subscriptions are not sent again. Call this method in `perform` if the server still knows the session, for
     /// example a persistent session of MQTT.
     public func keepSubscriptions() async {
-        await connection.entered { [session] in $0.handshakes.keepSubscriptions(session) }
+        _ = await link.change(.keepsSubscriptions, session)
     }
 
     /// Adds `endpoints` to the client's list, after the configured ones: other servers of the same service, as
@@ -172,8 +170,7 @@ public struct Handshaker: Sendable {
     /// endpoints use TLS, and limit the number of endpoints if the server is not trusted. Only the first 1,024 are
     /// added.
     public func addEndpoints(_ endpoints: [Endpoint]) async {
-        let endpoints = Array(endpoints.prefix(HandshakeUse.maximumLearnedEndpoints))
-        await connection.entered { [session] in $0.handshakes.learn(in: session) { $0.endpoints = endpoints } }
+        _ = await link.change(.endpoints(Array(endpoints.prefix(Self.maximumEndpoints))), session)
     }
 
     /// Changes the options of liveness for this link, to what the peers have negotiated:
@@ -188,22 +185,14 @@ public struct Handshaker: Sendable {
     ///
     /// - Parameter change: Receives `options.liveness`, or what an earlier call in this handshake has set.
     public func setLiveness(_ change: @Sendable (inout ClientOptions.Liveness) -> Void) async {
-        await connection.entered { [session] in
-            $0.handshakes.negotiate(in: session) { negotiated, options in
-                var liveness = negotiated.liveness ?? options.liveness
-                change(&liveness)
-                negotiated.liveness = liveness
-            }
-        }
+        await link.changeLiveness(session, change)
     }
 
     /// Limits the requests in flight on this link to `count`, at least 1, if `options.requests.maximumInFlight` is not
     /// lower: the window that the server allows. Takes effect when the link is ready, and ends with the link. No effect
     /// after the end of the handshake.
     public func setMaximumInFlight(_ count: Int) async {
-        await connection.entered { [session] in
-            $0.handshakes.negotiate(in: session) { negotiated, _ in negotiated.maximumInFlight = max(1, count) }
-        }
+        _ = await link.change(.maximumInFlight(max(1, count)), session)
     }
 
     /// Sets the size of the largest whole frame in bytes on this link, in both directions, from the next frame on.
@@ -211,7 +200,7 @@ public struct Handshaker: Sendable {
     /// - Throws: `invalidArgument` if the codec is no ``FrameLimitCodec``; `connectionLost`; `closed` if the handshake
     ///   is over. The fate is `notSent`.
     public func setMaximumFrameSize(_ size: Int) async throws(ClientError) {
-        try await connection.entered { [session] in $0.handshakes.setMaximumFrameSize(size, session) }.get()
+        try await link.change(.maximumFrameSize(size), session).get()
     }
 
     /// Stores information that the server sent about itself (limits, a version, a session number), for
@@ -221,7 +210,7 @@ public struct Handshaker: Sendable {
     /// later link stores no value, the client has none. The link itself keeps its value to its end
     /// (``Client/serverInfo(as:of:)``, ``AbandonedRequest/serverInfo(as:)``). No effect after the end of the handshake.
     public func setServerInfo(_ info: some Sendable) async {
-        await connection.entered { [session] in $0.handshakes.learn(in: session) { $0.serverInfo = info } }
+        _ = await link.change(.serverInfo(info), session)
     }
 
     /// Returns the session that an earlier link of the same client has saved, to resume it.
@@ -230,7 +219,7 @@ public struct Handshaker: Sendable {
     /// - Returns: The value; `nil` if none is saved, for example on the first link, if the value has another type, or
     ///   after the end of the handshake.
     public func savedSession<Session: Sendable>(as type: Session.Type) async -> Session? {
-        await connection.entered { [session] in $0.handshakes.savedSession(in: session) } as? Session
+        await link.savedSession(in: session) as? Session
     }
 
     /// Saves the session that the server has begun or continued, such as a token, for the handshakes of later links.
@@ -242,7 +231,7 @@ public struct Handshaker: Sendable {
     ///
     /// - Parameter session: The new value, or `nil` to forget the saved one.
     public func saveSession(_ session: (any Sendable)?) async {
-        await connection.entered { [inSession = self.session] in $0.handshakes.saveSession(session, in: inSession) }
+        _ = await link.change(.savedSession(session), self.session)
     }
 
     /// Declares that the server does not know the saved session any more, and forgets it. Call this method before
@@ -253,7 +242,7 @@ public struct Handshaker: Sendable {
     /// do not let them go to the new session (``ClientOptions/Requests/outlivesSession``). By default they go to it. No
     /// effect after the end of the handshake.
     public func sessionWasLost() async {
-        await connection.entered { [session] in $0.handshakes.loseSession(in: session) }
+        _ = await link.change(.sessionLost, session)
     }
 
     /// Returns the next message from the server that is not a response: its greeting or a challenge, for example. Waits
@@ -269,7 +258,7 @@ public struct Handshaker: Sendable {
     ///   is longer than the codec allows. `connectionLost` if the link or the attempt ended, `cancelled` if the task
     ///   was cancelled before the call, or `closed` if the handshake is over; fate `notSent`.
     public func nextMessage() async throws(ClientError) -> PushMessage {
-        var frame = try await connection.nextInHandshake(session).get().frame
+        var frame = try await link.next(session).get().frame
         if let reason = frame.malformedReason {
             let cause =
                 reason == .illegalLength
@@ -290,4 +279,49 @@ public struct Handshaker: Sendable {
         frame.session = session
         return PushMessage(frame)
     }
+}
+
+extension Handshaker {
+    /// Limited, because every attempt looks at the whole list.
+    private static let maximumEndpoints = 1024
+}
+
+/// What a handshaker needs of its connection. Nothing has an effect after the end of the handshake of `session`.
+protocol HandshakeLink: AnyObject, Sendable {
+    var codec: ProtocolCodec { get }
+    var options: ClientOptions { get }
+
+    func send(_ frame: Frame, _ session: SessionID, timeout: Duration?, expectsResponse: Bool) async -> Outcome
+
+    /// With `stopsAtFailure`, returns the first failure alone.
+    func send(_ requests: [Request], _ session: SessionID, expectsResponse: Bool, stopsAtFailure: Bool) async -> [Outcome]
+
+    /// The next message that is no response.
+    func next(_ session: SessionID) async -> Outcome
+
+    func loadedTLS() async -> LoadedTLS?
+
+    func startTLS(_ session: SessionID, _ prepared: Result<LoadedTLS, TransportError>) async -> Outcome
+
+    func change(_ change: HandshakeChange, _ session: SessionID) async -> Result<Void, ClientError>
+
+    /// Passes the options, or what an earlier call has set.
+    func changeLiveness(_ session: SessionID, _ change: @Sendable (inout ClientOptions.Liveness) -> Void) async
+
+    func savedSession(in session: SessionID) async -> (any Sendable)?
+
+    func closureReturned(_ session: SessionID, _ failure: (any Error)?) async
+}
+
+/// What a handshake sets, for its link or for later ones.
+enum HandshakeChange: Sendable {
+    /// The fields of the frame become default values of the codec.
+    case defaults(Frame)
+    case maximumFrameSize(Int)
+    case maximumInFlight(Int)
+    case keepsSubscriptions
+    case endpoints([Endpoint])
+    case serverInfo(any Sendable)
+    case savedSession((any Sendable)?)
+    case sessionLost
 }

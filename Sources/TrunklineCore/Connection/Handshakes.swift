@@ -1,6 +1,6 @@
 /// What a handshake asks of the driver of its connection.
 protocol HandshakeHost: AnyObject {
-    var connection: Connection? { get }
+    var connection: (any HandshakeLink)? { get }
     var attemptDeadline: Instant? { get }
     func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool?)
     /// The link becomes ready. It has received `early` before everything that is read from now on.
@@ -63,7 +63,7 @@ final class Handshakes {
 
     private func run(_ session: SessionID, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
         guard let link = links.handshaking(session), let connection = host.connection else { return }
-        let handshaker = Handshaker(endpoint: link.endpoint, session: session, connection: connection)
+        let handshaker = Handshaker(endpoint: link.endpoint, session: session, link: connection)
         // Unstructured: it begins on the loop, which cannot await it. `endHandshake` cancels it when the link ends.
         // What it reports after that has an old session number and is ignored.
         link.handshake?.task = Task(executorPreference: loop.callbackExecutor) {
@@ -71,10 +71,6 @@ final class Handshakes {
             do { try await closure(handshaker) } catch { failure = error }
             await connection.closureReturned(session, failure)
         }
-    }
-
-    func keepSubscriptions(_ session: SessionID) {
-        if let link = links.handshaking(session) { link.handshake?.keepsSubscriptions = true }
     }
 
     /// Includes subscriptions made while others were being restored. Returns whether there were any.

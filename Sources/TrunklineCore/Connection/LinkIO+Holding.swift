@@ -78,7 +78,7 @@ extension LinkIO {
             deadlineWait?.noteCaughtUp(count - link.state.held.frames.count)
         }
         guard links[session]?.isCatchingUp == false else { return }
-        // The socket was not watched. What it holds may have come before a deadline of this
+        // The socket was not watched. What it holds may have come before a deadline of this turn.
         link.mayHaveMore = true
         updateReading()
     }
@@ -99,31 +99,6 @@ extension LinkIO {
             }
             if count > 0 { port.append(.pushes(Array(pushes[..<count]))) }
             if count < pushes.count { port.append(.surplusPushes(Array(pushes[count...]))) }
-        }
-    }
-}
-
-extension Frame {
-    /// An estimate.
-    var heldByteCount: Int { byteCount + MemoryLayout<Frame>.stride }
-}
-
-extension Link {
-    struct Held {
-        private(set) var frames: [Frame] = []
-        private(set) var byteCount = 0
-        /// Whether the limit is lifted: the socket has failed, so only what it still holds can come.
-        var isUnlimited = false
-
-        mutating func append(_ frame: Frame) {
-            frames.append(frame)
-            byteCount += frame.heldByteCount
-        }
-
-        mutating func takeAll() -> [Frame] {
-            let frames = frames
-            self = Held()
-            return frames
         }
     }
 }

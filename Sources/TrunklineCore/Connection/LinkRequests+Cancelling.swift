@@ -9,7 +9,16 @@ extension LinkRequests {
         guard options.requests.cancelling != nil, cancellations.count < Self.maximumCancellations,
             let (frame, serial) = link.state.machine.cancellable(id, at: place)
         else { return nil }
-        return AbandonedRequest(Request(frame), id, serial, isTimedOut: isTimeout, on: link)
+        return AbandonedRequest(
+            request: Request(frame),
+            id: id,
+            serial: serial,
+            endpoint: link.endpoint,
+            address: link.path.remote?.description,
+            session: link.session,
+            isTimedOut: isTimeout,
+            info: link.serverInfo
+        )
     }
 
     func beginCancelling(_ request: AbandonedRequest, on link: Link) {
