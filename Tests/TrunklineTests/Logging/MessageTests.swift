@@ -123,7 +123,7 @@ struct MessageTests {
         let last = TransportError(.refused, errno: 111, "connecting to 10.0.0.2:2: Connection refused")
         history.attemptFailed("b:2", last)
         history.lastCause = last
-        let error = history.unavailable(nil)
+        let error = history.unavailable(hasEndpoints: true)
         for text in ["\(error)", ErrorText.of(error)] {
             #expect(
                 text
