@@ -157,13 +157,13 @@ extension Client {
     }
 
     private nonisolated func accept(_ frame: Frame, _ options: ResolvedOptions) throws(ClientError) -> Bool {
-        let cost = OutboundQueue.cost(of: frame)
+        let cost = frame.queueCost
         guard try messageRoom.reserve(cost) else { return false }
         submit(frame, nextRequestID(), .enqueued(messageRoom, cost: cost), options)
         return true
     }
 
     nonisolated func enqueuing(_ frame: Frame, _ continuation: Continuation<Outcome>) -> Waiter.Receiver {
-        .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: OutboundQueue.cost(of: frame)))
+        .enqueuing(EnqueuedMessage(continuation, in: messageRoom, cost: frame.queueCost))
     }
 }

@@ -287,7 +287,7 @@ extension Dispatcher {
             if options.marks.contains(.isExclusive) { requests.queue.makeExclusive(id) }
         }
         // A message that `enqueue` accepted already has room.
-        let cost = OutboundQueue.cost(of: frame)
+        let cost = frame.queueCost
         if requests.queue.refusal(for: cost) != nil, !waiter.hasRoom,
             let refusal = refusalAfterAdmission(cost, isAnswer: isAnswer)
         {

@@ -32,7 +32,8 @@ extension Handshakes {
         }
     }
 
-    private func setMaximumFrameSize(_ size: Int, _ link: Link, _ handshake: HandshakeUse) -> Result<Void, ClientError> {
+    private func setMaximumFrameSize(_ size: Int, _ link: Link, _ handshake: HandshakeUse) -> Result<Void, ClientError>
+    {
         if let loss = handshake.loss { return .failure(.lostDuringHandshake(loss, .notSent)) }
         guard link.state.codec.setMaximumFrameSize(size) else {
             return .failure(ClientError(.invalidArgument, .notSent, "the codec is no FrameLimitCodec"))

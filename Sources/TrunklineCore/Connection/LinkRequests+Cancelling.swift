@@ -5,7 +5,7 @@ extension LinkRequests {
     private static let maximumCancellations = 64
 
     /// `nil` if the closure must not run.
-    func cancellable(_ id: RequestID, _ place: LinkMachine.Place, on link: Link, isTimeout: Bool) -> AbandonedRequest? {
+    func cancellable(_ id: RequestID, _ place: PlaceOnLink, on link: Link, isTimeout: Bool) -> AbandonedRequest? {
         guard options.requests.cancelling != nil, cancellations.count < Self.maximumCancellations,
             let (frame, serial) = link.state.machine.cancellable(id, at: place)
         else { return nil }

@@ -143,7 +143,7 @@ final class LinkRequests {
         case sent(Endpoint)
     }
 
-    func cancel(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place, isTimeout: Bool) -> GivenUp {
+    func cancel(_ id: RequestID, _ session: SessionID, _ place: PlaceOnLink, isTimeout: Bool) -> GivenUp {
         guard let link = links[session] else { return .none }
         let endpoint = link.endpoint
         // It may have been the last request for which the draining link, or the closing connection, waits.

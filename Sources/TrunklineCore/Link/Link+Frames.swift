@@ -150,7 +150,7 @@ extension Link.State {
         reports: QueuedRequest.Progress,
         by rules: LinkRules,
         into events: inout [ConnectionEvent]
-    ) -> LinkMachine.Place {
+    ) -> PlaceOnLink {
         // In order, nothing may come between the pieces of a request.
         let holdsOthers =
             expectsResponse

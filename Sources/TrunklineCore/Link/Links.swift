@@ -178,7 +178,7 @@ extension Links {
     func tryOnLink(
         _ id: RequestID,
         _ session: SessionID,
-        _ place: LinkMachine.Place,
+        _ place: PlaceOnLink,
         at now: Instant
     ) -> TryOnLink? {
         guard let link = self[session], let times = link.state.machine.writeTimes(of: id, at: place) else {
@@ -191,7 +191,7 @@ extension Links {
         self[session].map { $0.state.tryOnLink(at: position, now: now, hasFailed: false) }
     }
 
-    func hasStarted(_ id: RequestID, _ session: SessionID, _ place: LinkMachine.Place) -> Bool {
+    func hasStarted(_ id: RequestID, _ session: SessionID, _ place: PlaceOnLink) -> Bool {
         self[session].map { $0.state.machine.hasStarted(id, at: place) } ?? true
     }
 

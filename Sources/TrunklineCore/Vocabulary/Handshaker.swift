@@ -294,7 +294,8 @@ protocol HandshakeLink: AnyObject, Sendable {
     func send(_ frame: Frame, _ session: SessionID, timeout: Duration?, expectsResponse: Bool) async -> Outcome
 
     /// With `stopsAtFailure`, returns the first failure alone.
-    func send(_ requests: [Request], _ session: SessionID, expectsResponse: Bool, stopsAtFailure: Bool) async -> [Outcome]
+    func send(_ requests: [Request], _ session: SessionID, expectsResponse: Bool, stopsAtFailure: Bool) async
+        -> [Outcome]
 
     /// The next message that is no response.
     func next(_ session: SessionID) async -> Outcome

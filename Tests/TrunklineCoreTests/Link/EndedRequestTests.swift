@@ -15,7 +15,7 @@ import Testing
         var lastID: UInt64 = 0
         /// The serials that are noted as sent; twice in `ends` would be a mistake.
         var noted: Set<SerialNumber> = []
-        var places: [RequestID: LinkMachine.Place] = [:]
+        var places: [RequestID: PlaceOnLink] = [:]
         var ends = 0
         var sent = 0
 

@@ -68,7 +68,7 @@ extension LinkMachine.Cancellation {
 struct TestedLink {
     var machine: LinkMachine
     private var codec: any FrameCodec = BodyCodec()
-    private(set) var places: [RequestID: LinkMachine.Place] = [:]
+    private(set) var places: [RequestID: PlaceOnLink] = [:]
     /// The frames that were reported as written.
     var reported: [RequestID] = []
     private(set) var refused: [OutboundQueue.Refusal] = []
@@ -84,7 +84,7 @@ struct TestedLink {
         _ body: Bytes = "ab",
         isMessage: Bool = false,
         holdsOthers: Bool = false
-    ) -> LinkMachine.Place? {
+    ) -> PlaceOnLink? {
         let place = machine.send(
             id,
             Frame(.request, type: 7, body: body),

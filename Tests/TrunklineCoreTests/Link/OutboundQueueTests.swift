@@ -14,8 +14,8 @@ import Testing
     @Test func headsCountLikeBodies() {
         var frame = Frame(.request, head: Bytes(repeating: 1, count: 1000), body: "12345")
         frame["unit"] = 7
-        #expect(OutboundQueue.cost(of: frame) == 1000 + 5 + 32)
-        #expect(OutboundQueue.cost(of: Frame(.request, body: "12345")) == 5 + 32)
+        #expect(frame.queueCost == 1000 + 5 + 32)
+        #expect(Frame(.request, body: "12345").queueCost == 5 + 32)
     }
 
     @Test func framesAreWrittenInOrder() {

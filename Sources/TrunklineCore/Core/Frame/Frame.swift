@@ -274,6 +274,9 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
+    /// What it counts as in a queue.
+    var queueCost: Int { byteCount + 32 }
+
     package var contentSize: Int { fields.reduce(byteCount) { sum, field in sum + field.name.utf8.count } }
 
     /// For frames that are kept: does not keep memory alive much larger than `contentSize`.

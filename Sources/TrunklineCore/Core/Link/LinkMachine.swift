@@ -4,12 +4,6 @@
 /// it was written), or `close`. The machine knows neither callers nor the phase of the link. It keeps nothing of an
 /// earlier link except what `drain` or `close` returned.
 package struct LinkMachine: Sendable {
-    enum Place: Sendable, Equatable {
-        /// It waits for the response with this number: its serial number, if responses are matched by serial.
-        case response(SerialNumber)
-        case written
-    }
-
     /// Greater than that of every earlier link.
     let session: SessionID
     private(set) var outbound: OutboundQueue
@@ -145,7 +139,7 @@ package struct LinkMachine: Sendable {
         reportsWritten: Bool = false,
         holdsOthers: Bool = false,
         channel: UInt64? = nil
-    ) -> Place? {
+    ) -> PlaceOnLink? {
         let position = outbound.nextPosition
         guard expectsResponse else {
             messages.insert(position, for: id.number)
@@ -229,7 +223,7 @@ package struct LinkMachine: Sendable {
     }
 
     /// True also if the request or message has left.
-    func hasStarted(_ id: RequestID, at place: Place) -> Bool {
+    func hasStarted(_ id: RequestID, at place: PlaceOnLink) -> Bool {
         switch place {
         case .response(let number): requests[number].map { outbound.hasStarted($0.position) } ?? true
         case .written: messages[id.number].map { outbound.hasStarted($0) } ?? true
@@ -273,7 +267,7 @@ package struct LinkMachine: Sendable {
     /// The times of frames that are not in flight may be missing.
     func writeTimes(of position: OutboundPosition) -> WriteLog.Times { writeLog.times(of: position) }
 
-    func writeTimes(of id: RequestID, at place: Place) -> WriteLog.Times? {
+    func writeTimes(of id: RequestID, at place: PlaceOnLink) -> WriteLog.Times? {
         switch place {
         case .response(let number): requests[number].flatMap { $0.id == id ? writeTimes(of: $0.position) : nil }
         case .written: messages[id.number].map { writeTimes(of: $0) }
@@ -300,7 +294,7 @@ package struct LinkMachine: Sendable {
         case awaited(serial: SerialNumber, type: UInt32)
     }
 
-    mutating func cancel(_ id: RequestID, at place: Place, isTimeout: Bool, now: Instant) -> Cancellation {
+    mutating func cancel(_ id: RequestID, at place: PlaceOnLink, isTimeout: Bool, now: Instant) -> Cancellation {
         switch place {
         case .written:
             guard let position = messages.remove(id.number) else { return .none }
@@ -325,11 +319,11 @@ package struct LinkMachine: Sendable {
         }
     }
 
-    mutating func holdOthers(behind place: Place?) {
+    mutating func holdOthers(behind place: PlaceOnLink?) {
         if case .response(let number)? = place { holder = Holder(number: number, isRequest: true) }
     }
 
-    func isUploading(besides place: Place) -> Bool {
+    func isUploading(besides place: PlaceOnLink) -> Bool {
         guard let holder, holder.isUpload, requests.holds(holder.number) else { return false }
         return place != .response(holder.number)
     }
@@ -344,7 +338,7 @@ package struct LinkMachine: Sendable {
 
     /// Only if a cancellation that names the link can reach no other request. Matched in order, the server goes on to
     /// the next request while the cancellation is on its way: so nothing else may be in flight or queued after it.
-    func cancellable(_ id: RequestID, at place: Place) -> (frame: Frame, serial: SerialNumber)? {
+    func cancellable(_ id: RequestID, at place: PlaceOnLink) -> (frame: Frame, serial: SerialNumber)? {
         guard case .response(let number) = place, let entry = requests[number], entry.id == id,
             outbound.hasStarted(entry.position), let frame = requests.kept(number)
         else { return nil }

@@ -65,8 +65,6 @@ package struct OutboundQueue: Sendable {
 
     var firstUnencoded: OutboundPosition { headPosition.advanced(by: encodedCount) }
 
-    static func cost(of frame: Frame) -> Int { frame.byteCount + 32 }
-
     @discardableResult
     mutating func append(_ item: consuming Item) -> OutboundPosition {
         count(item)
@@ -75,7 +73,7 @@ package struct OutboundQueue: Sendable {
     }
 
     private mutating func count(_ item: borrowing Item) {
-        byteCount += Self.cost(of: item.frame)
+        byteCount += item.frame.queueCost
         if item.id == nil { linkFrameCount += 1 }
     }
 
@@ -97,7 +95,7 @@ package struct OutboundQueue: Sendable {
     }
 
     private mutating func markRemoved(_ index: Int) {
-        byteCount -= Self.cost(of: items[index].frame)
+        byteCount -= items[index].frame.queueCost
         if items[index].id == nil { linkFrameCount -= 1 }
         items[index].isRemoved = true
         (items[index].frame.body, items[index].frame.namedFields) = (Bytes(), nil)

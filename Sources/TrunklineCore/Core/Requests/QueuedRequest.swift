@@ -15,7 +15,7 @@ struct QueuedRequest: Sendable {
 
     init(id: RequestID, frame: consuming Frame, expectsResponse: Bool, reports: Progress = .none) {
         self.id = id
-        cost = OutboundQueue.cost(of: frame)
+        cost = frame.queueCost
         self.frame = frame
         self.expectsResponse = expectsResponse
         self.reports = reports

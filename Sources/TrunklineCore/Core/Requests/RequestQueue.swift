@@ -7,7 +7,7 @@
 package struct RequestQueue: Sendable {
     struct Admission: Sendable {
         let id: RequestID
-        let place: LinkMachine.Place
+        let place: PlaceOnLink
         let session: SessionID
     }
 
@@ -160,9 +160,9 @@ package struct RequestQueue: Sendable {
         return (count, false)
     }
 
-    var latestPlace: LinkMachine.Place? { admissions.last?.place }
+    var latestPlace: PlaceOnLink? { admissions.last?.place }
 
-    mutating func went(_ id: RequestID, to place: LinkMachine.Place, on session: SessionID) {
+    mutating func went(_ id: RequestID, to place: PlaceOnLink, on session: SessionID) {
         admissions.append(Admission(id: id, place: place, session: session))
     }
 

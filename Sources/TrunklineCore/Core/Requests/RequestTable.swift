@@ -112,7 +112,7 @@ struct RequestTable<Waiter> {
         _ id: RequestID,
         _ type: UInt32,
         _ waiter: consuming Waiter,
-        at place: LinkMachine.Place,
+        at place: PlaceOnLink,
         on session: SessionID,
         deadline: Instant?,
         accepted: Instant,
@@ -211,7 +211,7 @@ struct RequestFacts: Sendable {
     enum Place: Sendable {
         case waiting(RequestQueue.Turn)
         case delayed
-        case onLink(session: SessionID, LinkMachine.Place)
+        case onLink(session: SessionID, PlaceOnLink)
     }
 
     fileprivate(set) var place: Place

@@ -111,7 +111,7 @@ package struct ServerCalls: Sendable {
         counts.received += 1
         if let reason = request.malformedReason { return .refused(reason == .illegalLength ? .overloaded : .malformed) }
         guard let limits else { return .refused(.notServed) }
-        let cost = OutboundQueue.cost(of: request)
+        let cost = request.queueCost
         let mayStart = waitingCount == 0 && occupiedCount < limits.maximumConcurrent
         let mayWait =
             waitingCount < limits.maximumWaiting
@@ -132,7 +132,7 @@ package struct ServerCalls: Sendable {
             guard let call = calls[id], call.state == .waiting else { continue }
             calls[id]?.state = .running
             waitingCount -= 1
-            waitingBytes -= OutboundQueue.cost(of: call.request)
+            waitingBytes -= call.request.queueCost
             liveCount += 1
             occupiedCount += 1
             return (id, call.request)
@@ -228,7 +228,7 @@ package struct ServerCalls: Sendable {
         calls[id] = nil
         ids[Key(of: call.request)] = nil
         waitingCount -= 1
-        waitingBytes -= OutboundQueue.cost(of: call.request)
+        waitingBytes -= call.request.queueCost
         return call.request
     }
 
