@@ -12,6 +12,7 @@ import collections
 import ctypes
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -244,10 +245,32 @@ def figures(knows):
         largest = cycles({file: [other for other in knows[file] if other in files] for file in files})
         result[f"{module}: lines"] = lines(files)
         result[f"{module}: files in the largest cycle"] = len(largest[0]) if largest else 0
+    result["TrunklineCore: members of a type"] = largest_type("TrunklineCore")[1]
     for file in knows:
         if file.endswith(("/LinkMachine.swift", "/SocketEventLoop.swift", "/Client+Requests.swift")):
             result[f"{pathlib.Path(file).stem}: files that it reaches"] = len(reach(knows, file))
     return result
+
+
+# A declaration of a type or an extension in the first column, and of a member in the column of its body.
+TYPE = re.compile(r"(?:@\S+ )*(?:public |package |private |fileprivate |final |indirect )*(?:class|struct|actor|enum|extension|protocol) ([\w.]+)")
+MEMBER = re.compile(r" {4}(?:@\S+ |[a-z]+(?:\([a-z]+\))? )*(?:func|var|let|subscript|init)\b ?(\([^)]*\))?")
+
+
+def largest_type(module):
+    """The name of the type that has most members, in its declaration and its extensions, and their number."""
+    members = collections.Counter()
+    for file in pathlib.Path("Sources", module).rglob("*.swift"):
+        name = None
+        for line in file.read_text().splitlines():
+            if match := TYPE.match(line):
+                name = match[1]
+            elif line.startswith("}"):
+                name = None
+            elif name and (match := MEMBER.match(line)):
+                isPattern = match[1] and re.match(r" {4}.*\b(?:var|let) \(", line)
+                members[name] += match[1].count(",") + 1 if isPattern else 1
+    return members.most_common(1)[0]
 
 
 def matrix(knows, module):

@@ -79,7 +79,7 @@ public actor Client {
         dispatcher = Dispatcher(driver, codec, messageRoom, on: loop)
         unsafe commandQueue.client = self
         driver.observation?.log?.client = self
-        driver.recorder?.client = self
+        driver.context.recorder?.client = self
     }
 
     /// Creates a client of a service that is available at one endpoint.

@@ -67,6 +67,6 @@ extension Client {
 
 extension ClientDiagnostics {
     package func withRecorder<Result: Sendable>(_ body: @Sendable (any ClientRecorder) -> Result) async -> Result? {
-        await client.connection.entered { $0.recorder.map(body) }
+        await client.connection.entered { $0.context.recorder.map(body) }
     }
 }

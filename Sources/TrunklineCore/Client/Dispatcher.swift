@@ -62,7 +62,7 @@ struct Dispatcher {
         requests = RequestTable(maximumWaiting: options.maximumWaiting, maximumBytes: options.maximumWaitingBytes)
         ledger = RequestLedger(
             driver.observation,
-            driver.recorder,
+            driver.context.recorder,
             codec,
             measuresByName: options.measuresByName,
             on: loop

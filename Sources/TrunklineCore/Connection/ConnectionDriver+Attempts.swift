@@ -84,7 +84,7 @@ extension ConnectionDriver {
         if let error = context.obstacleToDatagrams(attempt.endpoint) {
             return schedule { $0.attemptFailed(attempt.id, error, isPermanent: true) }
         }
-        let dialer = SocketDialer(attempt.endpoint, context.optionsForDialing, dialMemory, on: loop, recorder)
+        let dialer = SocketDialer(attempt.endpoint, context.optionsForDialing, dialMemory, on: loop, context.recorder)
         self.attempt?.dialer = dialer
         dialer.dial(for: self)
         followProcesses(of: dialer, attempt)

@@ -78,7 +78,6 @@ final class ConnectionDriver: @unchecked Sendable {
     var options: ClientOptions { context.options }
     var rules: LinkRules { context.rules }
     var observation: Observation? { context.observation }
-    var recorder: (any ClientRecorder)? { context.recorder }
 
     var dialMemory: DialMemory { memory.dialMemory }
 
@@ -133,7 +132,7 @@ final class ConnectionDriver: @unchecked Sendable {
     func timerFired(_ name: ConnectionTimers.Name) { entered { $0.perform(name) } }
 
     private func perform(_ name: ConnectionTimers.Name) {
-        recorder?.timerFired(name.label(isClosing: lifecycle == .closing, isAttempting: machine.attempt != nil))
+        context.recorder?.timerFired(name.label(isClosing: lifecycle == .closing, isAttempting: machine.attempt != nil))
         switch name {
         case .main: mainTimerFired()
         case .liveness: liveness.timerFired()
