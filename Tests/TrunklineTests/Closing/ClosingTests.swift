@@ -207,7 +207,7 @@ struct ClosingTests {
 
         var wasInterrupted: Bool { state.withLock { $0.wasInterrupted } }
 
-        func handle(_ events: inout [ConnectionEvent], of driver: ConnectionDriver) {
+        func handle(_ events: inout [ConnectionEvent]) {
             state.withLock { if $0.isCalling { $0.wasInterrupted = true } }
             events.removeAll()
         }
