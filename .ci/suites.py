@@ -6,6 +6,8 @@
     suites.py without realThreads [SKIP]          prints the test targets that have no suite with the tag, and the files of the
                                                   other targets that the suites with the tag do not need
     suites.py tls                                 prints a regular expression for --filter: the suites that run over TLS, too
+    suites.py seeds [SKIP]                        prints a regular expression for --filter: the suites that try more inputs if
+                                                  TRUNKLINE_SEEDS is set
     suites.py check                               fails if a suite that uses real sockets or threads does not have the tag, or
                                                   if a suite that only simulates has it
 
@@ -117,6 +119,16 @@ def tagged(target, tag, skip):
     }
 
 
+def seeded(target, skip):
+    """The suites of a target that try a part of their inputs unless TRUNKLINE_SEEDS is set."""
+    return [
+        name
+        for name, suite in sorted(suites(target).items())
+        if re.search(r"(?<!func )\bseeds\(\d|\.abridged\b|\bexpectConformance\(", suite.body)
+        and not re.fullmatch(skip, f"{target.name}.{name}")
+    ]
+
+
 def offers(text, own):
     """The names by which other files can use what a file declares: a set of them for each, all of which are then used."""
     found, extended = set(), None
@@ -194,6 +206,9 @@ match sys.argv[1:]:
         print(*without(tag, *(skip or [NOTHING])), sep="\n")
     case ["tls"]:
         print("|".join(rf"^{target}\.({'|'.join(names)})/" for target, names in OVER_TLS.items()))
+    case ["seeds", *skip]:
+        found = {target.name: seeded(target, *(skip or [NOTHING])) for target in targets()}
+        print("|".join(rf"^{target}\.({'|'.join(names)})/" for target, names in found.items() if names))
     case ["check"]:
         problems = check()
         sys.exit("\n".join(problems) or 0)

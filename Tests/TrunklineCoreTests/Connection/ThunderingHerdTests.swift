@@ -4,7 +4,7 @@ import Testing
 
 /// A server that accepts 2,000 connections per second restarts, and its 100,000 clients come back.
 ///
-/// A debug build uses a fifth of both numbers, which gives the same curves. `TRUNKLINE_STRESS_CLIENTS` sets another
+/// A debug build uses a tenth of both numbers, which gives the same curves. `TRUNKLINE_STRESS_CLIENTS` sets another
 /// number of clients.
 @Suite(.timeLimit(.minutes(5)))
 struct ThunderingHerdTests {
@@ -17,7 +17,7 @@ struct ThunderingHerdTests {
 
     private func herd(outage: Int, isOrderly: Bool = false) -> Herd {
         #if DEBUG
-            let standard = 20_000
+            let standard = 10_000
         #else
             let standard = 100_000
         #endif

@@ -16,6 +16,8 @@ import Testing
         /// The serials that are noted as sent; twice in `ends` would be a mistake.
         var noted: Set<SerialNumber> = []
         var places: [RequestID: PlaceOnLink] = [:]
+        /// The keys of `places`, in order.
+        var ids: [RequestID] = []
         var ends = 0
         var sent = 0
 
@@ -35,6 +37,7 @@ import Testing
         mutating func send(_ note: Comment) {
             lastID += 1
             let id = RequestID(lastID)
+            ids.append(id)
             places[id] = machine.send(id, Frame(.request, type: 0x410, body: "x"), expectsResponse: lastID % 5 != 0)
         }
 
@@ -72,14 +75,16 @@ import Testing
             var model = Model(serials: 1...count)
             let note = Comment(rawValue: "seed \(seed)")
             for _ in 0..<400 {
-                let id = model.places.keys.sorted().randomElement(using: &random)
+                let index = model.ids.indices.randomElement(using: &random)
+                let id = index.map { model.ids[$0] }
                 let serial = SerialNumber.random(in: 1...min(count, model.lastID + 2), using: &random)
                 switch Int.random(in: 0..<12, using: &random) {
                 case 0..<4: for _ in 0..<3 { model.send(note) }
                 case 4, 5: model.write(.random(in: 1...200, using: &random), note)
                 case 6: _ = model.machine.answer(serial)
                 case 7:
-                    guard let id, let place = model.places.removeValue(forKey: id) else { continue }
+                    guard let id, let index, let place = model.places.removeValue(forKey: id) else { continue }
+                    model.ids.remove(at: index)
                     // There are serials enough that none is used again before its time.
                     let kinds: [CancelKind] =
                         count > 1000

@@ -11,7 +11,7 @@ struct CancellationStormTests {
     /// All cancel frames leave, in order and at once, and so does the next request after them. Abandoned requests hold
     /// neither it nor, as long as there are serials, the following storms.
     @Test func theNextRequestFollowsTheCancelFrames() throws {
-        let count = 70_000
+        let count = 20_000
         var conditions = NetworkConditions()
         (conditions.sendBuffer, conditions.receiveWindow) = (128 * 1024, 128 * 1024)
         conditions.latency = .milliseconds(1)...(.milliseconds(1))

@@ -442,6 +442,7 @@ struct SeparateCancellationTests {
                 total.withLock { $0 += cancelled.count }
             }
         }
-        #expect(total.withLock { $0 } > 30)
+        // On average, three of the queries of ten seeds.
+        #expect(total.withLock { $0 } * 10 > seeds(100).count * 3)
     }
 }

@@ -109,7 +109,7 @@ final class ClusterBed: Sendable {
         while await cluster.state(of: index) != state {
             let time = began.duration(to: network.clock.now)
             guard time < .seconds(3600) else { throw NeverHappened(state: state) }
-            try await pass(.milliseconds(10))
+            try await pass(.milliseconds(50))
         }
         return began.duration(to: network.clock.now)
     }

@@ -17,7 +17,7 @@ import TrunklineTesting
 struct ClusterSeedTests {
     @Test func everyCallOfAClusterEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed) }
-        let count = TestEnvironment.seeds ?? 30
+        let count = TestEnvironment.seeds ?? 15
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0

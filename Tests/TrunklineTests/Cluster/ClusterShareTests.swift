@@ -14,7 +14,7 @@ struct ClusterShareTests {
     /// A new server counted as one of 30 ms until it had responses, and got none because of that: nothing for 20 s.
     @Test func anAddedServerGetsATenthAtFirstAndItsShareSoon() async throws {
         try await ClusterBed.run(servers: 5, listed: 4) { bed, cluster, _ in
-            try await bed.underLoad(of: cluster, every: .microseconds(2500)) {
+            try await bed.underLoad(of: cluster, every: .milliseconds(5)) {
                 try await bed.pass(.seconds(15))
                 bed.list(0..<5)
                 let first = try await bed.share(of: 4, in: .seconds(1), among: 5)
@@ -31,7 +31,7 @@ struct ClusterShareTests {
     /// after 40 s.
     @Test func aServerThatReturnsGetsItsShareSoon() async throws {
         try await ClusterBed.run(servers: 5) { bed, cluster, _ in
-            try await bed.underLoad(of: cluster, every: .microseconds(2500)) {
+            try await bed.underLoad(of: cluster, every: .milliseconds(5)) {
                 try await bed.pass(.seconds(12))
                 bed.set(0, .hangs)
                 try await bed.pass(until: .ejected, 0, cluster)
@@ -51,7 +51,7 @@ struct ClusterShareTests {
     @Test func aServerThatIsRestartedGetsItsShareSoon() async throws {
         try await ClusterBed.run(servers: 5) { bed, cluster, servers in
             bed.set(0) { _ in .after(.milliseconds(50), .echo) }
-            try await bed.underLoad(of: cluster, every: .microseconds(2500)) {
+            try await bed.underLoad(of: cluster, every: .milliseconds(10)) {
                 try await bed.pass(.seconds(8))
                 await servers[0].kill()
                 bed.set(0, .fast)
@@ -70,7 +70,7 @@ struct ClusterShareTests {
         try await ClusterBed.run(servers: 5, options: options) {
             $0.ejection = nil
         } _: { bed, cluster, _ in
-            try await bed.underLoad(of: cluster, every: .microseconds(2500)) {
+            try await bed.underLoad(of: cluster, every: .milliseconds(10)) {
                 try await bed.pass(.seconds(2))
                 bed.set(0, .hangs)
                 try await bed.pass(.seconds(3))
@@ -115,9 +115,9 @@ struct ClusterShareTests {
             $0.ejection = nil
         } _: { bed, cluster, _ in
             bed.set(0, .rejects)
-            try await bed.underLoad(of: cluster, callers: 20) {
+            try await bed.underLoad(of: cluster, callers: 10) {
                 try await bed.pass(.milliseconds(500))
-                let share = try await bed.share(of: 0, in: .seconds(20), among: 5)
+                let share = try await bed.share(of: 0, in: .seconds(10), among: 5)
                 #expect(share < 0.2, "a fifth of its fair share, 4 % of all requests: \(share)")
                 bed.set(0) { _ in .after(.milliseconds(20), .echo) }
                 try await bed.pass(.seconds(15))
@@ -171,7 +171,7 @@ struct ClusterShareTests {
         } _: { bed, cluster, _ in
             let changes = cluster.changes
             bed.set(0, .rejects)
-            try await bed.underLoad(of: cluster, callers: 10) {
+            try await bed.underLoad(of: cluster, callers: 5) {
                 try await bed.pass(until: .ejected, 0, cluster)
                 // An error response is no proof of this server.
                 try await bed.pass(until: .probing, 0, cluster)

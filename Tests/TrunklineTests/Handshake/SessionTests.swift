@@ -280,7 +280,9 @@ struct SessionTests {
             }
         }
         let (lost, answered) = counts.withLock { $0 }
-        #expect(lost > 100 && answered > 1000)
+        // On average, at least one request of each seed is lost, and ten are answered.
+        let count = seeds(100).count
+        #expect(lost > count && answered > 10 * count)
     }
 
     // MARK: Codecs

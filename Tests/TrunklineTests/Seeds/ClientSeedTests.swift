@@ -14,7 +14,7 @@ import TrunklineTesting
 struct ClientSeedTests {
     @Test func everyRequestEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed, lastLines: .max) }
-        let count = TestEnvironment.seeds ?? (Wire.isSecured ? 100 : 500)
+        let count = TestEnvironment.seeds ?? (Wire.isSecured ? 100 : 200)
         var tally: [String: Int] = [:]
         var folded: UInt64 = 0
         var failed = 0
@@ -40,11 +40,11 @@ struct ClientSeedTests {
         }
         print("ClientSeedTests: \(count) seeds, \(failed) failed, fingerprint \(folded)")
         for (name, times) in tally.sorted(by: { $0.key < $1.key }) { print("    \(name): \(times)") }
-        if count >= 500 { expectVariety(tally) }
+        if count >= 200 { expectVariety(tally, seeds: count) }
     }
 
     /// The scenario is useful only if all of this happens now and then.
-    private func expectVariety(_ tally: [String: Int]) {
+    private func expectVariety(_ tally: [String: Int], seeds: UInt64) {
         let outcomes = [
             "success", "cancelled notSent", "cancelled unknown", "timedOut notSent", "timedOut unknown",
             "connectionLost unknown", "connectionLost notSent", "unavailable notSent", "closed notSent",
@@ -54,6 +54,7 @@ struct ClientSeedTests {
             "halfOpen", "reset", "refused", "timedOut", "closedByServer", "handshakeRefused", "goAway", "exhausted",
             "unanswered", "pathLost",
         ]
+        .filter { $0 != "exhausted" || seeds >= 500 }  // in one of 400 seeds
         .map { "end \($0)" }
         let faults = SeedFault.allCases.map { "fault \($0)" }
         for name in outcomes + faults + ends + [

@@ -1,10 +1,11 @@
 import Testing
 
-/// The seeds of a test with random runs: `count` of them, or more if `TRUNKLINE_SEEDS` is larger.
+/// The seeds of a test with random runs: a quarter of `count`. With `TRUNKLINE_SEEDS`, which the step `seeds` sets, all of
+/// them, or that many if that is more.
 ///
 /// The test yields before each of them: other tests wait for its thread, and their time limits run.
 func seeds(_ count: UInt64) -> Range<UInt64> {
-    0..<max(count, TestEnvironment.seeds ?? 0)
+    0..<(TestEnvironment.seeds.map { max(count, $0) } ?? (count + 3) / 4)
 }
 
 extension TimeLimitTrait.Duration {

@@ -10,7 +10,7 @@ import Trunkline
 @Suite(.simulated, .timeLimit(.seeded))
 struct ServingSeedTests {
     @Test func everyRequestOfTheServerEndsOnce() throws {
-        let all = TestEnvironment.seed.map { $0...$0 } ?? 0...(max(40, TestEnvironment.seeds ?? 0) - 1)
+        let all = TestEnvironment.seed.map { $0...$0 } ?? 0...(max(20, TestEnvironment.seeds ?? 0) - 1)
         for seed in all {
             // One in ten is as large as the burst of which most calls got no answer.
             try ServingLife(seed: seed, callCount: seed % 10 == 0 ? 5000 : 400).run()
@@ -19,7 +19,7 @@ struct ServingSeedTests {
 
     /// Without faults nothing is lost, whatever the limits: answered, or refused as overloaded.
     @Test func burstsAreAnsweredOrRefused() throws {
-        for seed in TestEnvironment.seed.map({ $0...$0 }) ?? 0...(max(40, TestEnvironment.seeds ?? 0) - 1) {
+        for seed in TestEnvironment.seed.map({ $0...$0 }) ?? 0...(max(20, TestEnvironment.seeds ?? 0) - 1) {
             try ServingLife(seed: seed, callCount: seed % 20 == 0 ? 5000 : 500, hasFaults: false).run()
         }
     }

@@ -65,7 +65,7 @@ struct TLSTransportTests {
 
     @Test("every byte arrives in order, however narrow the network and whichever side pauses")
     func everyByteArrives() async throws {
-        for seed in 0..<UInt64(300) {
+        for seed in seeds(300) {
             // A simulation occupies the thread. Other tests run between two of them.
             await Task.yield()
             try exchange(seed: seed)
