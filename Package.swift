@@ -102,14 +102,15 @@ let package = Package(
         // For tests and examples: a real server on this machine, with scripted faults, and certificates. Without Foundation.
         .target(
             name: "TrunklineLoopback",
-            dependencies: ["TrunklineCore", "TrunklineLogging", "CTrunkline"],
+            dependencies: ["TrunklineCore", "TrunklineLayouts", "CTrunkline"],
             swiftSettings: settings
         ),
         // For tests: also a simulated network, replays of recordings, and a conformance test for codecs. Without Foundation.
         .target(
             name: "TrunklineTesting",
             dependencies: [
-                "TrunklineCore", "TrunklineDiagnostics", "TrunklineLayouts", "TrunklineLoopback", "CTrunkline",
+                "TrunklineCore", "TrunklineDiagnostics", "TrunklineLayouts", "TrunklineLogging", "TrunklineLoopback",
+                "CTrunkline",
             ],
             swiftSettings: settings
         ),

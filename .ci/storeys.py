@@ -273,6 +273,30 @@ def largest_type(module):
     return members.most_common(1)[0]
 
 
+# An import of a module, not of a part of it.
+IMPORT = re.compile(r"^(?:@\S+ |[a-z]+ )*import (?:(?:struct|class|enum|func|protocol) )?(\w+)", re.MULTILINE)
+
+
+def undeclared():
+    """Modules that a target imports without declaring them: it would build only after another target that declares them."""
+    manifest = json.loads(subprocess.run(["swift", "package", "dump-package"], check=True, stdout=subprocess.PIPE).stdout)
+    names = {target["name"] for target in manifest["targets"]}
+    for target in manifest["targets"]:
+        declared = {target["name"]} | {kind[0] for each in target["dependencies"] for kind in each.values()}
+        # What a declared module exports.
+        if "Trunkline" in declared:
+            declared |= {"TrunklineCore", "TrunklineIO", "TrunklineLayouts", "TrunklineLogging", "TrunklineCluster", "TrunklineCache"}
+        if "TrunklineTesting" in declared:
+            declared.add("TrunklineLoopback")
+        if "TrunklineCore" in declared:
+            declared.add("TrunklineIO")
+        folder = pathlib.Path(target.get("path") or ("Tests" if target["type"] == "test" else "Sources"))
+        folder = folder if target.get("path") else folder / target["name"]
+        for file in sorted(folder.rglob("*.swift")):
+            for module in sorted(set(IMPORT.findall(file.read_text())) & names - declared):
+                yield f"{file} imports {module}, which Package.swift does not declare for {target['name']}"
+
+
 def matrix(knows, module):
     def folder(file):
         parts = file.split("/")[1:-1]
@@ -296,7 +320,7 @@ def main(arguments):
     if len(arguments) == 2:
         return chain(knows, *arguments)
     storeys, limits = read_rules()
-    problems = list(violations(knows, storeys))
+    problems = list(violations(knows, storeys)) + list(undeclared())
     for figure, number in figures(knows).items():
         limit = limits.pop(figure, None)
         print(f"{figure:56}{number:8}" + ("" if limit is None else f"  of {limit}"))

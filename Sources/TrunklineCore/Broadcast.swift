@@ -1,4 +1,4 @@
-/// The streams of the readers of one sequence of events. Confined to its actor.
+/// The streams of the readers of one sequence of events. Confined to an event loop.
 package struct Broadcast<Element: Sendable> {
     private(set) var streams: [UInt64: AsyncStream<Element>.Continuation] = [:]
 

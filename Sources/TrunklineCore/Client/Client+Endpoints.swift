@@ -136,9 +136,9 @@ extension Client {
 
     /// Performs a command as part of a batch, because it may end the link.
     private func command(_ body: (ConnectionDriver) -> Void) {
-        batch {
-            body(driver)
-            return $0.finish(for: self)
-        }
+        _ = driver.port.begin()
+        body(driver)
+        driver.port.end()
+        batch { $0.finish(for: self) }
     }
 }

@@ -32,7 +32,7 @@ extension Client {
     }
 
     package nonisolated func noteUndecodable(_ error: ClientError) {
-        loop.schedule(LoopClosure { [weak self] in self?.countUndecodable(error) })
+        commandQueue.post(.noteUndecodable(error))
     }
 }
 

@@ -161,17 +161,12 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
         }
     }
 
-    /// For what the loop calls, and is no part of a batch.
-    nonisolated func withDispatcher<Result>(_ body: @escaping @Sendable (inout Dispatcher) -> Result) -> Result {
-        onItsLoop { body(&$0.dispatcher) }
+    /// For what the loop asks between batches.
+    nonisolated func reading<Result>(_ body: @escaping @Sendable (borrowing Dispatcher) -> Result) -> Result {
+        onItsLoop { body($0.dispatcher) }
     }
 
-    nonisolated func countUndecodable(_ error: ClientError) {
-        withDispatcher { $0.noteUndecodable(error) }
-        driver.observation?.deliver()
-    }
-
-    /// What the driver does meanwhile has its events taken by the dispatcher: none may come in the middle.
+    /// Performs a batch. The dispatcher takes the events of the driver itself; the driver delivers none meanwhile.
     func batch(_ body: (inout Dispatcher) -> Dispatcher.BatchEnd) {
         _ = driver.port.begin()
         let batchEnd = body(&dispatcher)

@@ -17,7 +17,7 @@ extension Dispatcher {
 }
 
 extension Client: ObservedClient {
-    package nonisolated func load(at now: Instant) -> ClientLoad { withDispatcher { $0.load(at: now) } }
+    package nonisolated func load(at now: Instant) -> ClientLoad { reading { $0.load(at: now) } }
 }
 
 extension Links {

@@ -38,10 +38,6 @@ extension Dispatcher {
         return metrics
     }
 
-    var waitingCount: Int { requests.queue.waitingCount }
-
-    mutating func noteUndecodable(_ error: ClientError) { ledger.undecodable(error) }
-
     func audit() -> [String] {
         let metrics = metrics
         let onLinks = driver.links.requestCount

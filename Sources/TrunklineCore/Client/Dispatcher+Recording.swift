@@ -1,6 +1,6 @@
 /// What a recorder asks its client for.
 extension Client: RecordedClient {
-    package nonisolated var pendingRequests: [RecordedRequest] { withDispatcher { $0.pendingRequests } }
+    package nonisolated var pendingRequests: [RecordedRequest] { reading { $0.pendingRequests } }
 }
 
 extension Dispatcher {

@@ -2,7 +2,7 @@
 /// or an error.
 ///
 ///     commands ──► perform ──┐
-///     events ────► take ─────┼──► finish ──► Connection.work
+///     events ────► take ─────┼──► finish ──► LinkRequests.work
 ///     timer ─────► takeTime ─┘
 ///
 /// All that a batch changes is in this value, so that the runtime checks exclusive access once for each batch. The
@@ -183,6 +183,7 @@ extension Dispatcher {
         case .close: beginDraining()
         case .closeNow: closeAtOnce()
         case .awaitClosed(let continuation): closeWaiters.append(continuation)
+        case .noteUndecodable(let error): ledger.undecodable(error)
         case .taken: break
         }
     }

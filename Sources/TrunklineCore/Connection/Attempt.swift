@@ -5,9 +5,9 @@ final class Attempt {
     /// `nil` before dialling may begin, and once there is a link.
     var dialer: (any Dialer)?
     var deadline: Instant?
-    private(set) var addresses: [SocketAddress] = []
-    private(set) var firstPath: (address: SocketAddress, path: NetworkPath)?
-    let initialPath: NetworkPath
+    private var addresses: [SocketAddress] = []
+    private var firstPath: (address: SocketAddress, path: NetworkPath)?
+    private let initialPath: NetworkPath
     var progress: DialProgress { dialer?.progress ?? DialProgress() }
     var path: NetworkPath { firstPath?.path ?? initialPath }
     /// The paths when it began, or when the name was resolved.

@@ -1,5 +1,5 @@
-/// The certificates of TLS links: when they expire, and whether that of this client may be why a server closes. Confined
-/// to the event loop of its connection.
+/// The certificates of TLS links: when they expire, and whether that of this client may be why a server closes.
+/// Confined to the event loop of its connection.
 final class CertificateView {
     private let context: ConnectionContext
     private let dialMemory: DialMemory

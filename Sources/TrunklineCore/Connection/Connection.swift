@@ -67,7 +67,6 @@ public actor Connection {
         frameUse: FrameUse? = nil
     ) {
         driver = ConnectionDriver(to: endpoints, speaking: codec, options: options, loop: loop, frameUse: frameUse)
-        driver.connection = self
     }
 
     /// For code on other executors.

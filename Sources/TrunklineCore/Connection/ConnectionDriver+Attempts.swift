@@ -175,11 +175,13 @@ extension ConnectionDriver {
         reports.counts.connectDurations.record(from: begun.startedAt, to: now)
         reports.notePassedOver(channel, of: attempt.endpoint)
         let path = paths.path(of: transport, to: channel.address.family == nil ? nil : channel.address)
+        let end = now.advanced(by: options.handshake.timeout)
+        let limit = options.handshakeLimit(isAttempt: begun.deadline.map { $0 < end } ?? false)
         let link = Link(
             attempt,
             transport,
             context.codec,
-            handshakes.makeUse(),
+            HandshakeUse(deadline: min(begun.deadline ?? end, end), limit),
             number: memory.linksBegun,
             path: path,
             quarantine: options.requests.quarantine,
@@ -189,7 +191,9 @@ extension ConnectionDriver {
         )
         link.fileVersions = channel.fileVersions
         links.begin(link)
-        if !handshakes.begin(link) { becomeReady(attempt.id, afterHandshake: false) }
+        if let session = memory.savedSession { link.state.codec.setSession(session) }
+        let hasHandshake = options.handshake.perform != nil || !memory.subscriptions.isEmpty
+        if !hasHandshake || !handshakes.begin(link) { becomeReady(attempt.id, afterHandshake: false) }
     }
 
     func becomeReady(_ session: SessionID, afterHandshake: Bool) {
@@ -222,7 +226,7 @@ extension ConnectionDriver {
         links.becomeReady(link, liveness.policy(for: link), at: loop.now)
         timers.setLivenessGrid((link.negotiated.liveness ?? options.liveness).grid)
         liveness.start(link)
-        certificates.note(of: link)
+        if link.secured != nil { certificates.note(of: link) }
         io.updateReading()
         if memory.hasLostSession {
             memory.hasLostSession = false

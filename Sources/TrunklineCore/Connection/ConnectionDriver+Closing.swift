@@ -83,7 +83,7 @@ extension ConnectionDriver {
         ending.lifecycle = .closed
         machine.close()
         liveness.stop()
-        handshakes.end(.connectionWasClosed(.notSent))
+        if handshaking != nil { handshakes.end(.connectionWasClosed(.notSent)) }
         endDialling()
         requests.stopCancelling()
         dialMemory.lateLookups.drop()

@@ -16,7 +16,7 @@ extension ConnectionDriver {
             values.tcp = ready.transport.tcpInformation
             values.heartbeatInterval = liveness.heartbeatInterval
         }
-        values.certificates = certificates.present
+        if dialMemory.loadedTLS != nil { values.certificates = certificates.present }
         metrics.add(values)
         return metrics
     }
@@ -35,7 +35,7 @@ extension ConnectionDriver {
         _ subject: LinkReports.Subject
     ) {
         var subject = subject
-        subject.certificateProblem = certificates.problemOfOwn
+        if subject.endpoint.isSecured { subject.certificateProblem = certificates.problemOfOwn }
         subject.outputOfChild = processes.lastOutput(of: subject.session)
         reports.report(phase, cause, error, subject)
     }

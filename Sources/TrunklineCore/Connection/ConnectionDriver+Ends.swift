@@ -1,6 +1,6 @@
 /// The ends of links: of a ready link in `end`, of a handshaking one with its attempt or the connection.
 extension ConnectionDriver {
-    /// A handshake that has heard something may still report why: see `handshakeLost`.
+    /// A handshake that has heard something may still report why: see `Handshakes.linkLost`.
     func lose(_ session: SessionID, _ cause: any Error) {
         if let link = links[session] { io.deliverHeld(link, isLast: true) }
         // A held frame may have ended the link, or made it drain.

@@ -1,5 +1,7 @@
-/// What handshakes ask of the driver.
+/// What handshakes and the watch for dead links ask of the driver.
 extension ConnectionDriver: HandshakeHost, LivenessHost {
+    func makeGate() -> any HandshakeLink { HandshakeGate(to: self) }
+
     var attemptDeadline: Instant? { attempt?.deadline }
 
     func handshakeIsComplete(_ link: Link, afterHearing: Bool, _ early: inout [Frame]) {
@@ -13,5 +15,11 @@ extension ConnectionDriver: HandshakeHost, LivenessHost {
     func extendEndpoints(with added: [Endpoint]) {
         machine.extendEndpoints(memory.givenEndpoints + added)
         forgetPathsOfOthers()
+    }
+}
+
+extension ClientOptions {
+    func handshakeLimit(isAttempt: Bool) -> HandshakeUse.Limit {
+        isAttempt ? .attempt(connecting.timeout) : .handshake(handshake.timeout)
     }
 }

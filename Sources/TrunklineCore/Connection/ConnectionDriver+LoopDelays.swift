@@ -6,7 +6,7 @@ extension ConnectionDriver: LoopDelayReceiver {
         loop.addDelayReceiver(self)
     }
 
-    package func loopWasLate(_ delay: LoopDelay) {
+    func loopWasLate(_ delay: LoopDelay) {
         entered { $0.giveBack(delay) }
     }
 
@@ -20,6 +20,6 @@ extension ConnectionDriver: LoopDelayReceiver {
         if let end = attempt?.deadline {
             attempt?.deadline = delay.prolonging(end, of: options.connecting.timeout)
         }
-        handshakes.giveBack(delay)
+        if handshaking != nil { handshakes.giveBack(delay) }
     }
 }

@@ -1,14 +1,12 @@
-/// Performs what the machines of a connection decide: dials, reads, writes, arms timers, and tells its owner what became
-/// of requests and links.
+/// Performs what the machines of a connection decide: dials, reads, writes, arms timers, and tells its owner what
+/// became of requests and links.
 ///
-/// The actor `Connection` owns it. If the connection belongs to a client, the client calls it, too: both actors have the
-/// event loop as their executor, so a call from one to the other would only be a check. Unchecked Sendable: everything
+/// The actor `Connection` owns it. If the connection belongs to a client, the client calls it, too: both actors have
+/// the event loop as their executor, so a call from one to the other would only be a check. Unchecked Sendable: everything
 /// but constants is accessed on `loop` only, by these actors, and by what the loop calls (transports, timers, posted
 /// work).
 final class ConnectionDriver: @unchecked Sendable {
     let context: ConnectionContext
-    /// Set once, before the first attempt. It owns this driver.
-    weak var connection: (any HandshakeLink)?
 
     var machine: ReconnectMachine
     var attempt: Attempt?
@@ -18,9 +16,9 @@ final class ConnectionDriver: @unchecked Sendable {
     let links: Links
     let memory: LinkMemory
     private(set) lazy var io = LinkIO(context, links, port, reports, host: self)
-    private(set) lazy var requests = LinkRequests(context, links, port, io, host: self)
-    private(set) lazy var liveness = LivenessWatch(context, links, timers, reports, paths, io, host: self)
-    private(set) lazy var handshakes = Handshakes(context, links, memory, port, io, host: self)
+    private(set) lazy var requests = LinkRequests(io, host: self)
+    private(set) lazy var liveness = LivenessWatch(io, timers, paths, host: self)
+    private(set) lazy var handshakes = Handshakes(io, memory, host: self)
     let timers: ConnectionTimers
 
     let port: OwnerPort
@@ -28,8 +26,9 @@ final class ConnectionDriver: @unchecked Sendable {
     let frameUse: FrameUse?
     var readers = ConnectionReaders()
     let reports: LinkReports
-    let certificates: CertificateView
-    let processes: ChildProcesses
+    // Most connections have neither.
+    private(set) lazy var certificates = CertificateView(context, dialMemory)
+    private(set) lazy var processes = ChildProcesses(context)
     var ending = Ending()
 
     init(
@@ -50,12 +49,10 @@ final class ConnectionDriver: @unchecked Sendable {
         paths = PathView(context)
         links = Links(maximumInFlight: options.requests.maximumInFlight)
         reports = LinkReports(context)
-        processes = ChildProcesses(context)
         self.frameUse = frameUse
         port = OwnerPort(of: frameUse)
         timers = ConnectionTimers(on: loop, livenessGrid: options.liveness.grid)
         memory = LinkMemory(endpoints, isMember: options.membership != nil)
-        certificates = CertificateView(context, memory.dialMemory)
         let policy = ReconnectMachine.Policy(options.reconnecting, options.failover)
         machine = ReconnectMachine(
             endpoints: endpoints,
@@ -64,6 +61,8 @@ final class ConnectionDriver: @unchecked Sendable {
             client: options.membership?.client ?? 0
         )
         frameUse?.driver = self
+        // Its rules draw a random number, in this order also in a simulation.
+        _ = requests
     }
 
     deinit {
@@ -148,13 +147,13 @@ final class ConnectionDriver: @unchecked Sendable {
         if io.mustReadFirst() { return arm(at: loop.nextTurn) }
         handshakes.timedOut(attempt.id)
     }
-
 }
 
 /// Where calls enter the driver. Events are delivered when the outermost of them has ended.
 extension ConnectionDriver {
     @discardableResult
     func entered<Result>(_ body: (ConnectionDriver) -> Result) -> Result {
+        assert(loop.isCurrent, "not on the event loop of the connection")
         let isOutermost = port.begin()
         let result = body(self)
         if isOutermost {

@@ -1,6 +1,6 @@
 /// What a handshake asks of the driver of its connection.
 protocol HandshakeHost: AnyObject {
-    var connection: (any HandshakeLink)? { get }
+    func makeGate() -> any HandshakeLink
     var attemptDeadline: Instant? { get }
     func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool?)
     /// The link becomes ready. It has received `early` before everything that is read from now on.
@@ -18,41 +18,25 @@ extension HandshakeHost {
 
 /// The handshakes of a connection: each leads from an established link to a ready one. Confined to its event loop.
 final class Handshakes {
-    private let context: ConnectionContext
-    let links: Links
-    let memory: LinkMemory
-    private let port: OwnerPort
     let io: LinkIO
+    let memory: LinkMemory
     /// It owns this object.
     unowned let host: any HandshakeHost & TransportHandler
 
-    init(
-        _ context: ConnectionContext,
-        _ links: Links,
-        _ memory: LinkMemory,
-        _ port: OwnerPort,
-        _ io: LinkIO,
-        host: any HandshakeHost & TransportHandler
-    ) {
-        (self.context, self.links, self.memory) = (context, links, memory)
-        (self.port, self.io, self.host) = (port, io, host)
+    init(_ io: LinkIO, _ memory: LinkMemory, host: any HandshakeHost & TransportHandler) {
+        (self.io, self.memory, self.host) = (io, memory, host)
     }
 
+    private var context: ConnectionContext { io.context }
+    var links: Links { io.links }
+    private var port: OwnerPort { io.port }
     var loop: any EventLoop { context.loop }
     var options: ClientOptions { context.options }
     private var rules: LinkRules { context.rules }
     var codec: ProtocolCodec { context.codec }
 
-    func makeUse() -> HandshakeUse {
-        let end = loop.now.advanced(by: options.handshake.timeout)
-        let deadline = min(host.attemptDeadline ?? end, end)
-        return HandshakeUse(deadline: deadline, limit(isAttempt: deadline < end))
-    }
-
     /// Returns false if there is nothing to do: then the link is ready.
     func begin(_ link: Link) -> Bool {
-        if let session = memory.savedSession { link.state.codec.setSession(session) }
-        guard options.handshake.perform != nil || !memory.subscriptions.isEmpty else { return false }
         host.arm(at: link.handshake?.deadline)
         io.updateReading()
         host.publishState()
@@ -62,14 +46,15 @@ final class Handshakes {
     }
 
     private func run(_ session: SessionID, _ closure: @escaping @Sendable (Handshaker) async throws -> Void) {
-        guard let link = links.handshaking(session), let connection = host.connection else { return }
-        let handshaker = Handshaker(endpoint: link.endpoint, session: session, link: connection)
-        // Unstructured: it begins on the loop, which cannot await it. `endHandshake` cancels it when the link ends.
+        guard let link = links.handshaking(session) else { return }
+        let gate = host.makeGate()
+        let handshaker = Handshaker(endpoint: link.endpoint, session: session, link: gate)
+        // Unstructured: it begins on the loop, which cannot await it. `end` cancels it when the link ends.
         // What it reports after that has an old session number and is ignored.
         link.handshake?.task = Task(executorPreference: loop.callbackExecutor) {
             var failure: (any Error)?
             do { try await closure(handshaker) } catch { failure = error }
-            await connection.closureReturned(session, failure)
+            await gate.closureReturned(session, failure)
         }
     }
 
@@ -99,10 +84,6 @@ final class Handshakes {
         link.handshake?.deadline = loop.now.advanced(by: options.handshake.timeout)
     }
 
-    private func limit(isAttempt: Bool) -> HandshakeUse.Limit {
-        isAttempt ? .attempt(options.connecting.timeout) : .handshake(options.handshake.timeout)
-    }
-
     /// The server does not lose time in which the loop was late.
     func giveBack(_ delay: LoopDelay) {
         guard let handshake = links.handshaking?.handshake else { return }
@@ -110,10 +91,10 @@ final class Handshakes {
         let isRestoring = handshake.restoring != nil
         let endOfAttempt = isRestoring ? nil : host.attemptDeadline
         handshake.deadline = min(endOfAttempt ?? end, end)
-        handshake.limit = limit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
+        handshake.limit = options.handshakeLimit(isAttempt: endOfAttempt.map { $0 < end } ?? false)
     }
 
-    func closuresReturned(_ session: SessionID, _ failure: (any Error)?) {
+    func closureReturned(_ session: SessionID, _ failure: (any Error)?) {
         guard let link = links.handshaking(session), let handshake = link.handshake else { return }
         if let loss = handshake.loss ?? link.finalReads?.failure {
             let isVerdict = failure is HandshakeRefusal || (failure as? ClientError)?.code == .rejected

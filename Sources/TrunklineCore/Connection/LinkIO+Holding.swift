@@ -11,7 +11,7 @@ extension LinkIO {
     var maximumHeld: Int { max(0, max(0, options.inbound.maximumHeld) - port.surplusBytes) }
 
     /// More than `maximumHeld`, because the frames of one turn are held even if they exceed it.
-    var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
+    private var heldLimitOfAllLinks: Int { min(max(0, options.inbound.maximumHeld), 1 << 60) + ReadShare.bytes }
 
     func hold(_ frames: [Frame], _ link: Link) -> [Frame] {
         guard port.isPaused || link.isCatchingUp else { return link.state.held.takeAll() + frames }
@@ -34,7 +34,7 @@ extension LinkIO {
         context.observation?.add(.limits, isPaused ? .limitReached(.streamBuffer) : .limitCleared(.streamBuffer))
         if !isPaused {
             port.surplusBytes = 0
-            host.handshakes.spillInbox()
+            if links.handshaking != nil { host.handshakes.spillInbox() }
         }
         updateReading()
         guard !isPaused, links.all.contains(where: { !$0.state.held.frames.isEmpty }) else { return }

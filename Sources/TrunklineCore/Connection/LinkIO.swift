@@ -40,7 +40,7 @@ final class LinkIO {
         if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
     }
 
-    /// `event` of the transport of `id`.
+    /// Handles an event of the transport with this ID.
     func heard(_ id: UInt64, _ event: TransportEvent) {
         guard let link = links.link(ofTransport: id) else { return }
         switch event {
@@ -112,7 +112,7 @@ final class LinkIO {
         loop.scheduleInNextTurn(LoopClosure { [weak host] in host?.entered { $0.io.readOn() } })
     }
 
-    func readOn() {
+    private func readOn() {
         isReadScheduled = false
         links.forEach(where: { $0.isToBeReadOn }) { read($0) }
     }
@@ -199,14 +199,13 @@ final class LinkIO {
         if let failure = result.failure { beginFinalReads(failure, link) }
         take(result, link)
         guard result.failure == nil else { return }
-        // A loop: the runtime checks the isolation of a closure. Usually there is no refusal.
         for refusal in result.refused where refusal.item.id == nil && refusal.item.frame.kind == .ping {
             guard links[session] != nil else { return }
             reports.counts.pings -= 1
             link.state.machine.pingRefused(wasQueued: true, at: loop.turnTime)
             host.liveness.arm()
         }
-        if wasInHandshake, link.handshake?.isOver == true { return host.handshakes.closuresReturned(session, nil) }
+        if wasInHandshake, link.handshake?.isOver == true { return host.handshakes.closureReturned(session, nil) }
         guard host.lifecycle == .closing, wasReady, link.state.machine.outbound.isEmpty else { return }
         // The final frame is the last one. If it could not be encoded, nothing answers it.
         if let last = result.refused.last, last.item.id == nil { host.ending.awaitsAnswer = false }

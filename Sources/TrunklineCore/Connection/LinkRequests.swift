@@ -1,9 +1,6 @@
-/// The requests of the owner on the links of a connection: how they get there, how they are withdrawn, and what they say
-/// about the server. Confined to the event loop of the connection.
+/// The requests of the owner on the links of a connection: how they get there, how they are withdrawn, and what they
+/// say about the server. Confined to the event loop of the connection.
 final class LinkRequests {
-    let context: ConnectionContext
-    let links: Links
-    let port: OwnerPort
     let io: LinkIO
     /// It owns this object.
     unowned let host: ConnectionDriver
@@ -12,9 +9,9 @@ final class LinkRequests {
     /// Whether the first waiting request is exclusive, and waits for others on the link.
     private(set) var awaitsAlone = false
 
-    init(_ context: ConnectionContext, _ links: Links, _ port: OwnerPort, _ io: LinkIO, host: ConnectionDriver) {
-        (self.context, self.links, self.port, self.io, self.host) = (context, links, port, io, host)
-        let options = context.options
+    init(_ io: LinkIO, host: ConnectionDriver) {
+        (self.io, self.host) = (io, host)
+        let options = io.context.options
         let silence = EndpointSilence(
             maximumTimeouts: options.liveness.maximumStalls,
             patience: options.liveness.probeAfter ?? options.liveness.deadline
@@ -23,10 +20,13 @@ final class LinkRequests {
             ErrorRateWindow(share: $0.share, minimumRequests: $0.minimumRequests, window: $0.window)
         }
         let stableAfter = options.reconnecting.stableAfter
-        let replacement = LinkReplacement(stableAfter: stableAfter, seed: context.loop.randomSeed())
+        let replacement = LinkReplacement(stableAfter: stableAfter, seed: io.loop.randomSeed())
         judge = EndpointJudge(errors, silence, replacement)
     }
 
+    var context: ConnectionContext { io.context }
+    var links: Links { io.links }
+    var port: OwnerPort { io.port }
     var loop: any EventLoop { context.loop }
     var options: ClientOptions { context.options }
     var rules: LinkRules { context.rules }

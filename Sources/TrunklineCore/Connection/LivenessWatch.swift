@@ -9,30 +9,21 @@ protocol LivenessHost: AnyObject {
 /// Detects dead links. Receiving does not move the timer: if there is nothing to do, it is armed anew. Confined to the
 /// event loop of its connection.
 final class LivenessWatch {
-    private let context: ConnectionContext
-    private let links: Links
-    private let timers: ConnectionTimers
-    private let reports: LinkReports
-    private let paths: PathView
     private let io: LinkIO
+    private let timers: ConnectionTimers
+    private let paths: PathView
     /// It owns this object.
     private unowned let host: any LivenessHost
     /// `nil` until `liveness.adaptiveInterval` is used.
     private(set) var heartbeats: Heartbeats?
 
-    init(
-        _ context: ConnectionContext,
-        _ links: Links,
-        _ timers: ConnectionTimers,
-        _ reports: LinkReports,
-        _ paths: PathView,
-        _ io: LinkIO,
-        host: any LivenessHost
-    ) {
-        (self.context, self.links, self.timers, self.host) = (context, links, timers, host)
-        (self.reports, self.paths, self.io) = (reports, paths, io)
+    init(_ io: LinkIO, _ timers: ConnectionTimers, _ paths: PathView, host: any LivenessHost) {
+        (self.io, self.timers, self.paths, self.host) = (io, timers, paths, host)
     }
 
+    private var context: ConnectionContext { io.context }
+    private var links: Links { io.links }
+    private var reports: LinkReports { io.reports }
     private var loop: any EventLoop { context.loop }
     private var options: ClientOptions { context.options }
     private var rules: LinkRules { context.rules }
@@ -212,7 +203,7 @@ extension LivenessWatch {
         tell(heartbeats.memory.lost(key, afterIdle: idle, at: loop.now))
     }
 
-    func learnedInterval(
+    private func learnedInterval(
         for link: Link,
         _ liveness: ClientOptions.Liveness,
         _ mode: HeartbeatMode
@@ -230,7 +221,7 @@ extension LivenessWatch {
     }
 
     @inline(never)
-    func noteSurvival(of link: Link) {
+    private func noteSurvival(of link: Link) {
         guard let heartbeats, var present = heartbeats.present, present.session == link.session,
             isOnFirstPath(link, present.key), let idle = link.state.machine.liveness.rules.idleBeforeAnsweredPing,
             idle.until > present.countedPing, idle.duration >= present.interval - present.interval.tolerance

@@ -153,7 +153,7 @@ extension PathView {
         guard let remote = link.path.remote, !remote.isLoopback else { return nil }
         link.path.heard(at: link.state.machine.liveness.rules.lastHeard)
         if isGone(link.path.local) {
-            // Its attempt is restarted: see `isAttemptConcerned`.
+            // Its attempt is restarted: see `ConnectionDriver.isAttemptConcerned`.
             guard !link.isInHandshake, !hasOtherPaths(link) else { return nil }
             let address = link.path.local?.host ?? ""
             return .lost(

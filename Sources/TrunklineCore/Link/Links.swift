@@ -1,5 +1,5 @@
 /// The links that are not closed. Confined to the event loop of their connection. A class, because the runtime checks
-/// every access to a value in an actor, and a turn with one request finds its link fifteen times.
+/// every access to a value that is stored in an object, and a turn with one request finds its link fifteen times.
 final class Links {
     private(set) var handshaking: Link?
     private(set) var ready: Link?
@@ -159,7 +159,7 @@ extension Links {
     }
 }
 
-/// Single requests on links. Each answer is `nil` or says no if the link has ended.
+/// Single requests on links. Each answer is `nil` or false if the link has ended, except that of `hasStarted`.
 extension Links {
     func position(of id: RequestID, _ number: SerialNumber, on session: SessionID) -> OutboundPosition? {
         guard let link = self[session], let entry = link.state.machine.requests[number], entry.id == id else {

@@ -20,6 +20,8 @@ package enum Command: Sendable {
     case close
     case closeNow
     case awaitClosed(Continuation<Void>)
+    /// A caller could not decode its response.
+    case noteUndecodable(ClientError)
     /// Left in the place of a command that was taken out. Not an optional command: destroying an optional of an
     /// enumeration goes through the runtime, which costs as much as adding a command.
     case taken
@@ -133,7 +135,7 @@ extension Command {
         case .awaitClosed(let continuation): continuation.resume()
         case .cancel, .cancelAll, .stopListening, .stopServing, .served, .resumeReading, .cancelConnect,
             .needLink,
-            .close, .closeNow, .taken:
+            .close, .closeNow, .noteUndecodable, .taken:
             break
         }
     }
