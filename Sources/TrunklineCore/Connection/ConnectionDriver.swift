@@ -2,9 +2,10 @@
 /// became of requests and links.
 ///
 /// The actor `Connection` owns it. If the connection belongs to a client, the client calls it, too: both actors have
-/// the event loop as their executor, so a call from one to the other would only be a check. Unchecked Sendable: everything
-/// but constants is accessed on `loop` only, by these actors, and by what the loop calls (transports, timers, posted
-/// work).
+/// the event loop as their executor, so a call from one to the other would only be a check.
+///
+/// Unchecked Sendable: everything but constants is accessed on `loop` only, by these actors, and by what the loop calls
+/// (transports, timers, posted work).
 final class ConnectionDriver: @unchecked Sendable {
     let context: ConnectionContext
 
