@@ -64,6 +64,55 @@ import Testing
         #expect(places(of: first, in: links) == "closed" && links.isEmpty)
     }
 
+    /// A limit that protects the server counts what is in flight on links that drain.
+    @Test func theRoomOfTheReadyLinkIsWhatAllLinksLeave() {
+        let links = Links(maximumInFlight: 8)
+        #expect(links.room == 0 && links.maximumInFlight == 8 && links.isStrict)
+        let (first, second) = (link(1), link(2))
+        links.begin(first)
+        links.becomeReady(first, Liveness.Policy(), at: at(1))
+        first.maximumInFlight = 8
+        for id in 1...3 {
+            _ = first.state.machine.send(RequestID(UInt64(id)), Frame(.request, type: 1), expectsResponse: true)
+        }
+        #expect(links.room == 5 && links.requestCount == 3 && !links.isAtMaximum)
+        var (codec, reported) = (first.state.codec, [RequestID]())
+        _ = first.state.machine.encode(using: &codec.base)
+        let count = first.state.machine.outbound.unwrittenCount
+        _ = first.state.machine.didWrite(count, reporting: &reported)
+        #expect(links.drain(first, draining()).isEmpty)
+        links.begin(second)
+        links.becomeReady(second, Liveness.Policy(), at: at(2))
+        second.maximumInFlight = 4
+        #expect(links.room == 1 && links.requestCount == 3)
+        links.remove(first)
+        #expect(links.room == 4 && links.requestCount == 0)
+    }
+
+    @Test(arguments: [false, true])
+    func aSubscriptionIsRestoredByLinksThatDoNotKnowIt(isMember: Bool) throws {
+        let (links, memory) = (Links(maximumInFlight: 8), LinkMemory(["a:1"], isMember: isMember))
+        #expect(memory.firstLinkToBeTold(links) == 1)
+        let number = try #require(memory.rememberIfNotReady(Request(type: 7), true, links))
+        #expect(memory.subscriptions[number]?.request.type == 7)
+        let first = link(1)
+        links.begin(first)
+        // A link in its handshake has sent it already.
+        first.handshake?.restoredThrough = number
+        memory.forget(number, links)
+        #expect(memory.subscriptions.isEmpty && first.handshake?.hasRestoredTooMuch == isMember)
+        links.becomeReady(first, Liveness.Policy(), at: at(1))
+        #expect(memory.rememberIfNotReady(Request(type: 8), true, links) == nil && memory.subscriptions.isEmpty)
+        #expect(memory.firstLinkToBeTold(links) == 1)
+        let later = memory.remember(Request(type: 9), true)
+        #expect(!memory.forgetIfNotReady(later, links) && memory.subscriptions[later] != nil)
+        let second = link(2)
+        links.begin(second)
+        second.handshake?.restoredThrough = later
+        memory.forget(later, links)
+        #expect(second.handshake?.hasRestoredTooMuch == true && memory.subscriptions.isEmpty)
+    }
+
     @Test func aPlannedChangeReplacesTheReadyLink() {
         let links = Links(maximumInFlight: 8)
         let all = ([1, 2, 3, 4] as [SessionID]).map { link($0) }
