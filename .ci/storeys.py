@@ -1,6 +1,7 @@
 """Which file knows which, from the index that a debug build leaves, compared with the storeys of `.ci/storeys.txt`.
 
-    python3 .ci/storeys.py             fails if a folder knows what the file does not allow, or if a figure is above its limit
+    python3 .ci/storeys.py             fails if a folder knows what the file does not allow, if a figure is above its limit, or
+                                       if a target imports a module that Package.swift does not declare for it
     python3 .ci/storeys.py MODULE      the folders of a module, and how many names of each other folder they know
     python3 .ci/storeys.py A B         a shortest chain of names from file A to file B: paths below `Sources`
 
