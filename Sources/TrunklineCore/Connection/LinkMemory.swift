@@ -7,14 +7,13 @@ final class LinkMemory {
     var savedSession: (any Sendable)?
     /// Stays set until a link is ready: a failed attempt must not hide the loss from the requests that wait.
     var hasLostSession = false
+    var isToldOfDelays = false
+    private let isMember: Bool
     /// The versions of the TLS files that were last told to differ from those of a link.
     var seenFiles: [FileVersion?] = []
     var linksBegun = 0
-    var isToldOfDelays = false
     let dialMemory = DialMemory()
     private var lastNumber: UInt64 = 0
-
-    private let isMember: Bool
 
     /// `isMember`: of a cluster.
     init(_ endpoints: [Endpoint], isMember: Bool) { (givenEndpoints, self.isMember) = (endpoints, isMember) }

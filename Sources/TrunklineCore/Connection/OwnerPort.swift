@@ -5,11 +5,11 @@ final class OwnerPort {
     /// Whether a call is under way, of the owner or of the driver. At its end the events are taken or delivered.
     private var isBusy = false
     var demand = ReconnectMachine.Demand.none
+    /// The owner takes no frames at present; a client still takes heartbeats.
+    var isPaused: Bool
     /// Whether requests or parts wait in the owner, and how many requests.
     var isWaiting = false
     var waitingCount = 0
-    /// The owner takes no frames at present; a client still takes heartbeats.
-    var isPaused: Bool
     /// The memory of the pushes that links which ended or drained have handed over since the owner paused.
     var surplusBytes = 0
     /// Only assigned as a whole, as the fields of `Link`.

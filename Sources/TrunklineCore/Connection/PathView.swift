@@ -4,10 +4,10 @@ final class PathView {
     private let context: ConnectionContext
     /// `nil` before the first attempt to subscribe.
     private var isSubscribed: Bool?
-    private(set) var addresses: [Endpoint: [SocketAddress]] = [:]
-    private(set) var unresolved: Set<Endpoint> = []
     /// Links work although this host does not have their local address (`ip_nonlocal_bind`): addresses say nothing.
     private var hasForeignSource = false
+    private(set) var addresses: [Endpoint: [SocketAddress]] = [:]
+    private(set) var unresolved: Set<Endpoint> = []
     private var latest = Look()
     private var published = NetworkPath.unknown
     var readers = Broadcast<NetworkPath>()
