@@ -136,7 +136,7 @@ extension Client {
 
     /// Performs a command as part of a batch, because it may end the link.
     private func command(_ body: (ConnectionDriver) -> Void) {
-        _ = driver.port.begin()
+        driver.port.begin()
         body(driver)
         driver.port.end()
         batch { $0.finish(for: self) }

@@ -168,7 +168,7 @@ extension Client: LoopActor, CommandQueueOwner, ConnectionOwner, TimerTarget {
 
     /// Performs a batch. The dispatcher takes the events of the driver itself; the driver delivers none meanwhile.
     func batch(_ body: (inout Dispatcher) -> Dispatcher.BatchEnd) {
-        _ = driver.port.begin()
+        driver.port.begin()
         let batchEnd = body(&dispatcher)
         driver.port.end()
         end(batchEnd)

@@ -90,7 +90,7 @@ extension ConnectionDriver {
         for link in links.all {
             // What waits on a draining link is usually cancellations: writes as many as the socket takes.
             if link.isDraining, !link.state.machine.outbound.isEmpty {
-                var result = Link.WriteResult()  // nobody waits for it
+                var result = Link.WriteResult()  // not used: no call waits for these writes
                 io.write(link, &result)
             }
             end(link, .closed)

@@ -27,7 +27,7 @@ final class ConnectionDriver: @unchecked Sendable {
     let frameUse: FrameUse?
     var readers = ConnectionReaders()
     let reports: LinkReports
-    // Most connections have neither.
+    // Idle connections have neither, unless over TLS.
     private(set) lazy var certificates = CertificateView(context, dialMemory)
     private(set) lazy var processes = ChildProcesses(context)
     var ending = Ending()
@@ -172,7 +172,7 @@ extension ConnectionDriver {
     private func deliverEvents() {
         while !port.events.isEmpty {
             var batch = port.takeBatch()
-            _ = port.begin()
+            port.begin()
             port.owner?.handle(&batch)
             port.end()
             port.keepMemory(&batch)

@@ -1,7 +1,9 @@
 /// What a handshake asks of the driver of its connection.
 protocol HandshakeHost: AnyObject {
-    func makeGate() -> any HandshakeLink
+    /// The end of the time that the attempt has.
     var attemptDeadline: Instant? { get }
+    /// For the closures of a handshake, which run on other executors.
+    func makeGate() -> any HandshakeLink
     func attemptFailed(_ id: SessionID, _ error: any Error, isPermanent: Bool?)
     /// The link becomes ready. It has received `early` before everything that is read from now on.
     func handshakeIsComplete(_ link: Link, afterHearing: Bool, _ early: inout [Frame])

@@ -28,6 +28,7 @@ final class OwnerPort {
     }
 
     /// Returns whether this is the outermost call.
+    @discardableResult
     func begin() -> Bool { !exchange(&isBusy, with: true) }
 
     func end() { isBusy = false }
