@@ -1,10 +1,10 @@
 /// An actor whose executor is an event loop.
 ///
 /// A check of exclusive access by the runtime takes about 90 instructions, so most of what a batch changes is in two
-/// values that are entered seldom: `Dispatcher` once for each batch, and `Link.State` once for each step. Code of the
-/// user that the loop calls in between cannot corrupt memory: if it enters the actor with `assumeIsolated` and uses
-/// what is being changed, the program ends. Four properties, and the value of a `Lock`, are not checked in release
-/// builds (`@exclusivity(unchecked)`): see their comments.
+/// values that are entered seldom: `Dispatcher` once for each batch, and `Link.State`, which counts its accesses itself.
+/// Code of the user that the loop calls in between cannot corrupt memory: if it enters the actor with `assumeIsolated`
+/// and uses what is being changed, the program ends. A few properties, and the value of a `Lock`, are not checked in
+/// release builds (`@exclusivity(unchecked)`): see their comments.
 package protocol LoopActor: Actor {
     nonisolated var loop: any EventLoop { get }
 }

@@ -219,13 +219,7 @@ final class ServerLink {
     }
 
     func read(into frames: inout [Frame]) -> Read {
-        var offered = 0
-        let (count, outcome) = unsafe received.fill { free in
-            offered = free.count
-            let outcome = unsafe transport.read(into: free)
-            if case .bytes(let count) = outcome { return (count, outcome) }
-            return (0, outcome)
-        }
+        let (count, isFull, outcome) = transport.read(into: &received)
         switch outcome {
         case .bytes: break
         case .wouldBlock: return .nothing
@@ -245,7 +239,7 @@ final class ServerLink {
             if transport.exchangesDatagrams { _ = received.discard(received.count) }
             return .malformed(error)
         }
-        return .bytes(count, mayHaveMore: count == offered || transport.exchangesDatagrams)
+        return .bytes(count, mayHaveMore: isFull || transport.exchangesDatagrams)
     }
 
     private func end(into frames: inout [Frame]) -> Read {

@@ -44,7 +44,7 @@ struct Arguments {
         server must return every frame unchanged (12-byte header: type, serial and body length, 4 bytes each,
         big-endian).
 
-          --quick            one short round: about 40 s instead of 5 min
+          --quick            one short round: about 20 s instead of 5 min
           --codecs           the codecs alone, about 6 s
           --tls              plaintext and TLS, and OpenSSL alone, about 90 s
           --http             GET requests over the link and by URLSession, with a round trip of 50 ms, about 90 s

@@ -58,7 +58,7 @@ struct CodecBench {
     private let duration: UInt64
 
     init(isQuick: Bool) {
-        rounds = isQuick ? 3 : 7
+        rounds = isQuick ? 1 : 7
         duration = isQuick ? 10_000_000 : 20_000_000
     }
 

@@ -19,8 +19,8 @@ struct Matrix {
 
     init(isQuick: Bool) {
         rounds = isQuick ? 1 : 3
-        warmUp = isQuick ? 100 : 250
-        measured = isQuick ? 300 : 1400
+        warmUp = isQuick ? 50 : 250
+        measured = isQuick ? 100 : 1400
         cells = [64, 4096, 65536].flatMap { payload in
             [1, 16, 256, 4096].map { Cell(concurrency: $0, payload: payload) }
         }

@@ -67,9 +67,9 @@ struct ParserCase: Sendable {
                 let piece = rest.prefix(Self.pieceSize)
                 rest = rest.dropFirst(piece.count)
                 input.borrow(&memory)
-                _ = unsafe input.fill { free in
+                unsafe input.fill { free in
                     unsafe piece.withUnsafeBytes { unsafe free.copyMemory(from: $0) }
-                    return (piece.count, ())
+                    return piece.count
                 }
                 count += try decode(&input, &codec)
                 input.giveBack(to: &memory)

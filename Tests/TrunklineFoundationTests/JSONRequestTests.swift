@@ -5,7 +5,9 @@ import TrunklineFoundation
 import TrunklineTesting
 
 @Suite(.tags(.realThreads))
-struct JSONRequestTests {
+struct JSONRequestTests {}
+
+extension JSONRequestTests {
     struct Question: Codable, Sendable { var userName: String }
     struct Answer: Codable, Sendable, Equatable { var lines: [Line] }
     struct Line: Codable, Sendable, Equatable { var number: Int }

@@ -13,7 +13,9 @@ private let secret = "s3cr3t-T0k3n"
 
 /// Printing a value of this package shows no body, token, password or private key that it holds: neither its
 /// description, nor an interpolation, nor `dump`, which reads all stored properties.
-@Suite(.tags(.realThreads)) struct PrintedValuesTests {
+@Suite(.tags(.realThreads)) struct PrintedValuesTests {}
+
+extension PrintedValuesTests {
     @Test func noPrintedValueShowsASecret() async throws {
         try await Self.withValues { values in
             for (name, value) in values {

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// The end of a link of HTTP/1.1 over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct HTTP1LinkEndLoopbackTests {
+struct HTTP1LinkEndLoopbackTests {}
+
+extension HTTP1LinkEndLoopbackTests {
     @Test func eachRequestHasItsOwnLinkAndThereIsNoOther() async throws {
         let last = Reaction.sequence([.reply(HTTP1Response(headers: ["Connection": "close"], body: "x")), .close])
         try await withServerAndClient(speaking: HTTP1Codec(host: "h")) { _ in

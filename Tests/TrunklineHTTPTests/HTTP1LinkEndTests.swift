@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// The end of a link of HTTP/1.1, and when the client connects again.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
-struct HTTP1LinkEndTests {
+struct HTTP1LinkEndTests {}
+
+extension HTTP1LinkEndTests {
     private func state(of client: Client) async -> ConnectionState? {
         for await state in client.states { return state }
         return nil

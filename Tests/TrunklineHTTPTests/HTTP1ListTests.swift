@@ -3,7 +3,9 @@ import Trunkline
 import TrunklineHTTP
 
 /// Lists in fields of a peer.
-@Suite struct HTTP1ListTests {
+@Suite struct HTTP1ListTests {}
+
+extension HTTP1ListTests {
     private func mayCache(_ directives: String...) throws -> Bool {
         var response = HTTP1Response(200)
         for directive in directives { response.headers.append("cache-control", directive) }

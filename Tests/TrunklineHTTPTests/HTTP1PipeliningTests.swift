@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Which requests may follow which on a link of HTTP/1.1, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct HTTP1PipeliningTests {
+struct HTTP1PipeliningTests {}
+
+extension HTTP1PipeliningTests {
     private static let codec = HTTP1Codec(host: "h")
 
     /// A server that holds its responses to "/held" back until `releaseHeld()`, and answers other requests with their

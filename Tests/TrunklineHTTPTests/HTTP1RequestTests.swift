@@ -4,7 +4,9 @@ import Trunkline
 @testable import TrunklineHTTP
 
 /// How a client writes requests, and how a server reads them.
-@Suite struct HTTP1RequestTests: HTTP1Testing {
+@Suite struct HTTP1RequestTests: HTTP1Testing {}
+
+extension HTTP1RequestTests {
     private func written(_ request: HTTP1Request, by codec: HTTP1Codec = HTTP1Codec(host: "h")) throws(FrameError)
         -> String
     {

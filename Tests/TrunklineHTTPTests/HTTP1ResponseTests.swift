@@ -4,7 +4,9 @@ import Trunkline
 @testable import TrunklineHTTP
 
 /// Responses as specified in RFC 9112, and where each one ends.
-@Suite struct HTTP1ResponseTests: HTTP1Testing {
+@Suite struct HTTP1ResponseTests: HTTP1Testing {}
+
+extension HTTP1ResponseTests {
     /// Responses of every kind, the requests they answer, and their expected bodies.
     private static let conversation: (text: String, methods: [HTTP1Request.Method], bodies: [String]) = (
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// HTTP/1.1 between a client and a test server of this package.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
-struct HTTP1SimulationTests {
+struct HTTP1SimulationTests {}
+
+extension HTTP1SimulationTests {
     @Test func requestsAndResponsesAreSentAsValues() throws {
         let answer: @Sendable (HTTP1Request) -> Reaction? = { request in
             #expect(request.headers["host"] == "h")

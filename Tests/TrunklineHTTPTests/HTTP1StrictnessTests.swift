@@ -5,7 +5,9 @@ import Trunkline
 
 /// Messages that two readers could understand differently, and messages without bounds: they are refused, each with its
 /// own error message.
-@Suite struct HTTP1StrictnessTests: HTTP1Testing {
+@Suite struct HTTP1StrictnessTests: HTTP1Testing {}
+
+extension HTTP1StrictnessTests {
     struct Case: CustomTestStringConvertible {
         let text: String
         let words: String
@@ -195,9 +197,9 @@ import Trunkline
         try codec.decodeAll(&input, into: &frames)
         #expect(frames.isEmpty)
         codec.noteSent(Frame(.request, type: HTTP1Request.Method.get.type))
-        _ = unsafe input.fill { memory in
+        unsafe input.fill { memory in
             unsafe memory.copyBytes(from: text[count...])
-            return (text.count - count, ())
+            return text.count - count
         }
         try codec.decodeAll(&input, into: &frames)
         #expect(frames.count == 1 && frames[0].kind == .goAway && frames[0].isFarewell && frames[0].status == 408)

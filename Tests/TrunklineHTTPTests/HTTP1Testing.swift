@@ -52,8 +52,8 @@ extension HTTP1Testing {
             let count = unsafe input.fill { memory in
                 let piece = rest.prefix(min(size, memory.count))
                 unsafe memory.copyBytes(from: piece)
-                return (piece.count, ())
-            }.count
+                return piece.count
+            }
             rest = rest.dropFirst(count)
             try codec.decodeAll(&input, into: &frames)
         }

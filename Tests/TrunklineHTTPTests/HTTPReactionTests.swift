@@ -8,7 +8,9 @@ import TrunklineTesting
 /// The reactions of a test server know nothing of HTTP, but still make responses that the client understands. They used
 /// to be no messages, so nothing was sent, and the client waited until its timeout.
 @Suite(.tags(.realThreads))
-struct HTTPReactionTests {
+struct HTTPReactionTests {}
+
+extension HTTPReactionTests {
     private func with(
         rejecting rejected: ClosedRange<Int>? = nil,
         _ handler: @escaping LoopbackServer.Handler,

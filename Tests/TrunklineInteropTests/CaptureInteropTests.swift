@@ -10,7 +10,9 @@ import TrunklineTesting
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed")
 )
-struct CaptureInteropTests {
+struct CaptureInteropTests {}
+
+extension CaptureInteropTests {
     private static let layout = FrameLayout {
         Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])
         Field.type(UInt16.self)

@@ -36,7 +36,9 @@ enum Memcached {
 }
 
 @Suite(.tags(.realThreads), .enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed"))
-struct MemcachedTests {
+struct MemcachedTests {}
+
+extension MemcachedTests {
     /// The value of key number `index`. Its size and bytes depend on the number alone.
     static func value(_ index: Int) -> [UInt8] {
         var state = UInt64(index) &* 0x9e37_79b9_7f4a_7c15 | 1

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// A client whose process is stopped and continues, as with `docker pause`, a debugger or a frozen cgroup.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(2)))
-struct StoppedClientTests {
+struct StoppedClientTests {}
+
+extension StoppedClientTests {
     /// 50 requests with a timeout of 10 s are answered after 3 s, while the process is stopped. Regression: each of them
     /// timed out, and was cancelled, and then its answer was read.
     @Test(arguments: ["epoll", "poll"])

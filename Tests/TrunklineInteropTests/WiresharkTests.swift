@@ -4,7 +4,9 @@ import Trunkline
 
 /// Runs the dissector that a layout prints in tshark, over captures written by hand.
 @Suite(.tags(.realThreads), .serialized, .enabled(if: ServerProcess.isAvailable("tshark"), "tshark is not installed"))
-struct WiresharkTests {
+struct WiresharkTests {}
+
+extension WiresharkTests {
     private static let layout = FrameLayout {
         Field.constant(request: [0xca, 0xfe], response: [0xbe, 0xef])
         Field.type(UInt16.self)

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineTelemetry
 
 /// The names of the metrics, which must not change by mistake: in the code, and in the documentation.
-@Suite struct MetricTableTests {
+@Suite struct MetricTableTests {}
+
+extension MetricTableTests {
     /// The article *Exporting metrics*.
     static func article() throws -> String {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

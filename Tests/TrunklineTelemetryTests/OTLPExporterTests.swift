@@ -8,7 +8,9 @@ import TrunklineHTTP
 
 /// The exporter against a collector in a simulated network.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
-struct OTLPExporterTests {
+struct OTLPExporterTests {}
+
+extension OTLPExporterTests {
     /// Runs an exporter for `duration` of virtual time, every 10 s, and returns the requests that the collector
     /// received, and the failures.
     private func reports(

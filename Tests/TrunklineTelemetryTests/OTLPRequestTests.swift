@@ -4,7 +4,9 @@ import Trunkline
 
 @testable import TrunklineTelemetry
 
-@Suite struct OTLPRequestTests {
+@Suite struct OTLPRequestTests {}
+
+extension OTLPRequestTests {
     private func metrics(of snapshots: [any MetricsSnapshot]) throws -> [String: [String: Any]] {
         let json = OTLPRequest.json(of: snapshots, resource: ["service.name": "shop \"1\"\u{1}"], from: 1, at: 2)
         let request = try #require(JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any])

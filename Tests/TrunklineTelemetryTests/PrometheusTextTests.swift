@@ -6,7 +6,9 @@ import TrunklineTelemetry
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct PrometheusTextTests {
+@Suite struct PrometheusTextTests {}
+
+extension PrometheusTextTests {
     private func lines(of snapshots: [any MetricsSnapshot], with prefix: String) -> [String] {
         PrometheusText.page(of: snapshots).split(separator: "\n").map(String.init).filter { $0.hasPrefix(prefix) }
     }

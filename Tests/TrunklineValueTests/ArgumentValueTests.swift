@@ -8,7 +8,9 @@ import TrunklineHTTP
 
 /// Functions without a client accept any number and duration: they clamp it, or throw.
 @Suite(.tags(.simulated))
-struct ArgumentValueTests {
+struct ArgumentValueTests {}
+
+extension ArgumentValueTests {
     @Test(arguments: ArgumentValueTests.cases)
     func noValueOfAnArgumentTraps(_ argument: ValueCase) async throws {
         try await argument.use()

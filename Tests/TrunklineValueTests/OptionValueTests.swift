@@ -5,7 +5,9 @@ import TrunklineTesting
 
 /// A client works or refuses its calls with an error, and closes, whatever the values of its options are.
 @Suite(.tags(.simulated), .timeLimit(.minutes(5)))
-struct OptionValueTests {
+struct OptionValueTests {}
+
+extension OptionValueTests {
     @Test(arguments: OptionValueTests.cases)
     func noValueOfAnOptionTraps(_ option: ValueCase) async throws {
         try await option.use()

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Arguments of calls, of the test server and of the simulation itself: nothing traps, and every call ends.
 @Suite(.tags(.simulated), .timeLimit(.minutes(5)))
-struct SimulatedValueTests {
+struct SimulatedValueTests {}
+
+extension SimulatedValueTests {
     @Test(arguments: SimulatedValueTests.cases)
     func noValueOfAnArgumentTraps(_ argument: ValueCase) async throws {
         try await argument.use()

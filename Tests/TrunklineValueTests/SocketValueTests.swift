@@ -14,7 +14,9 @@ import TrunklineTesting
 
 /// Values that reach the operating system, the system's clocks, OpenSSL or URLSession.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct SocketValueTests {
+struct SocketValueTests {}
+
+extension SocketValueTests {
     @Test(arguments: SocketValueTests.cases)
     func noValueOfAnArgumentTraps(_ argument: ValueCase) async throws {
         try await argument.use()

@@ -36,7 +36,7 @@ final class LinkIO {
     }
 
     private func giveBack(_ frames: inout [Frame]) {
-        frames.removeAll(keepingCapacity: true)
+        frames.empty()
         if frames.capacity <= 8192 { memory = exchange(&frames, with: []) }
     }
 

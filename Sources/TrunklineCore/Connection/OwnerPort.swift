@@ -59,7 +59,7 @@ final class OwnerPort {
     }
 
     func keepMemory(_ batch: inout [ConnectionEvent]) {
-        batch.removeAll(keepingCapacity: batch.count <= 8192)
+        batch.empty(keepingCapacity: batch.count <= 8192)
         spare = exchange(&batch, with: [])
     }
 }

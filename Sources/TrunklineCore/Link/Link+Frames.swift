@@ -1,5 +1,5 @@
 /// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
-struct LinkRules: Sendable {
+final class LinkRules: Sendable {
     let codec: ProtocolCodec
     let checksResponses: Bool
     let keepsRequests: Bool

@@ -117,7 +117,7 @@ package final class CommandQueue: LoopWork, CancellationReceiver, PushChannelOwn
         } else {
             for item in items { item.refuse() }
         }
-        items.removeAll(keepingCapacity: items.count <= 8192)
+        items.empty(keepingCapacity: items.count <= 8192)
     }
 }
 

@@ -110,11 +110,7 @@ extension ProbedLink {
     func readAll() {
         for _ in 0..<ProbeExchange.readsAtOnce {
             guard let transport else { return }
-            let (count, outcome) = unsafe exchange.received.fill { memory in
-                let outcome = unsafe transport.read(into: memory)
-                if case .bytes(let count) = outcome { return (count, outcome) }
-                return (0, outcome)
-            }
+            let (count, _, outcome) = transport.read(into: &exchange.received)
             exchange.bytesReceived += count
             decode()
             switch outcome {

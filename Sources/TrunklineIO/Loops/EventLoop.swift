@@ -185,6 +185,20 @@ package enum ReadOutcome: Equatable, Sendable {
     case failed(TransportError)
 }
 
+extension Transport {
+    /// Reads once. `isFull`: the bytes fill all the room that the buffer had, so there may be more.
+    package func read(into buffer: inout ReceiveBuffer) -> (count: Int, isFull: Bool, outcome: ReadOutcome) {
+        var (isFull, outcome) = (false, ReadOutcome.wouldBlock)
+        let count = unsafe buffer.fill { free in
+            outcome = unsafe read(into: free)
+            guard case .bytes(let count) = outcome else { return 0 }
+            isFull = count == free.count
+            return count
+        }
+        return (count, isFull, outcome)
+    }
+}
+
 package enum WriteOutcome: Equatable, Sendable {
     case bytes(Int)
     case wouldBlock

@@ -388,7 +388,7 @@ final class SocketEventLoop: EventLoop {
                 unsafe (state.begunJobs, state.nextJob) = (jobs, end)
                 return
             }
-            jobs.removeAll(keepingCapacity: jobs.capacity <= Self.keptCapacity)
+            jobs.empty(keepingCapacity: jobs.capacity <= Self.keptCapacity)
             unsafe state.spareJobs = jobs
             if left == 0 { return }
         }
@@ -397,7 +397,7 @@ final class SocketEventLoop: EventLoop {
     /// Releases the work outside `state`: the last reference to a client may end here, and its sockets call this loop.
     private func run(_ work: inout [any LoopWork]) {
         for item in work { item.runOnLoop() }
-        work.removeAll(keepingCapacity: work.capacity <= Self.keptCapacity)
+        work.empty(keepingCapacity: work.capacity <= Self.keptCapacity)
         unsafe state.spareWork = work
     }
 
@@ -413,14 +413,8 @@ final class SocketEventLoop: EventLoop {
 
     private func takePosted() {
         posted.withLock { posted in
-            if !posted.jobs.isEmpty {
-                unsafe state.jobs.append(contentsOf: posted.jobs)
-                posted.jobs.removeAll(keepingCapacity: posted.jobs.capacity <= Self.keptCapacity)
-            }
-            if !posted.work.isEmpty {
-                unsafe state.work.append(contentsOf: posted.work)
-                posted.work.removeAll(keepingCapacity: posted.work.capacity <= Self.keptCapacity)
-            }
+            if !posted.jobs.isEmpty { unsafe posted.jobs.move(to: &state.jobs, keeping: Self.keptCapacity) }
+            if !posted.work.isEmpty { unsafe posted.work.move(to: &state.work, keeping: Self.keptCapacity) }
         }
     }
 
@@ -505,7 +499,7 @@ final class SocketEventLoop: EventLoop {
         }
         if unsafe state.ready.isEmpty {
             unsafe state.ready = ready
-            unsafe state.ready.removeAll(keepingCapacity: true)
+            unsafe state.ready.empty()
         }
     }
 
@@ -519,4 +513,14 @@ final class SocketEventLoop: EventLoop {
 extension SocketEventLoop: CustomReflectable {
     /// Empty: its state belongs to its thread.
     package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension Array {
+    /// Leaves an empty array.
+    @inline(__always)
+    fileprivate mutating func move(to other: inout [Element], keeping mostCapacity: Int) {
+        if other.isEmpty { return swap(&self, &other) }
+        other.append(contentsOf: self)
+        removeAll(keepingCapacity: capacity <= mostCapacity)
+    }
 }

@@ -42,7 +42,7 @@
 
             mutating func add(_ more: inout [UnownedJob]) {
                 if waitingCount == 0 {
-                    jobs.removeAll(keepingCapacity: jobs.capacity <= 8192)
+                    jobs.empty(keepingCapacity: jobs.capacity <= 8192)
                     next = 0
                     swap(&jobs, &more)
                 } else {
@@ -123,7 +123,7 @@
                 for job in jobs {
                     unsafe trunkline_enqueue(unsafeBitCast(job, to: UnsafeMutableRawPointer.self), trunkline_executor())
                 }
-                return jobs.removeAll(keepingCapacity: true)
+                return jobs.empty()
             }
             if !mayHaveWaiting { (mayHaveWaiting, progress.begun) = (true, -1) }
             let maximum = maximumRunners

@@ -49,8 +49,8 @@ package struct ConformanceLink {
                 let count = unsafe input.fill { memory in
                     let piece = rest.prefix(memory.count)
                     unsafe memory.copyBytes(from: piece)
-                    return (piece.count, ())
-                }.count
+                    return piece.count
+                }
                 rest = rest.dropFirst(count)
             }
         }

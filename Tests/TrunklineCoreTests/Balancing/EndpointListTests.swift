@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineCore
 
 /// The text of a file with servers.
-@Suite struct EndpointListTests {
+@Suite struct EndpointListTests {}
+
+extension EndpointListTests {
     private func servers(_ text: String) throws(EndpointListError) -> [ClusterEndpoint] {
         try EndpointList(parsing: Array(text.utf8)).servers
     }

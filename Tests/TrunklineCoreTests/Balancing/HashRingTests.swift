@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCluster
 @testable import TrunklineCore
 
-@Suite struct HashRingTests {
+@Suite struct HashRingTests {}
+
+extension HashRingTests {
     /// The first accepted member for each key.
     private func members(_ ring: HashRing, _ keys: [UInt64]) -> [Int?] {
         keys.map { ring.member(for: $0) { _ in true } }

@@ -6,7 +6,9 @@ import Testing
 
 /// Random inputs. The invariants are computed from the inputs and the returned actions, not from the counts of the
 /// rules.
-@Suite struct OutlierPropertyTests {
+@Suite struct OutlierPropertyTests {}
+
+extension OutlierPropertyTests {
     @Test func theInvariantsHold() {
         for seed in seeds(2000) {
             var run = Run(seed: seed)

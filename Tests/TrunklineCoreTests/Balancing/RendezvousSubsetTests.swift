@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCluster
 @testable import TrunklineCore
 
-@Suite struct RendezvousSubsetTests {
+@Suite struct RendezvousSubsetTests {}
+
+extension RendezvousSubsetTests {
     private func hashes(_ count: Int, _ random: inout SeededGenerator) -> [UInt64] {
         (0..<count).map { _ in random.next() }
     }

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCluster
 @testable import TrunklineCore
 
-@Suite struct WeightedTurnsTests {
+@Suite struct WeightedTurnsTests {}
+
+extension WeightedTurnsTests {
     /// One cycle of the schedule.
     private func cycle(_ weights: [Double]) -> [Int] {
         let turns = WeightedTurns(weights)

@@ -53,11 +53,11 @@ struct CountedPayloadCodecTests {
                 try codec.decodeAll(&input, into: &frames)
                 var rest = stream.bytes[cut...]
                 while !rest.isEmpty {
-                    _ = unsafe input.fill { memory in
+                    unsafe input.fill { memory in
                         let piece = rest.prefix(min(step, memory.count))
                         unsafe memory.copyBytes(from: piece)
                         rest = rest.dropFirst(piece.count)
-                        return (piece.count, ())
+                        return piece.count
                     }
                     try codec.decodeAll(&input, into: &frames)
                 }
@@ -152,9 +152,9 @@ struct CountedPayloadCodecTests {
         var input = ReceiveBuffer()
         var frames: [Frame] = []
         for byte in Array("\(size)\r\n".utf8) + [UInt8](repeating: 1, count: size) + Array("\r\n".utf8) {
-            _ = unsafe input.fill { memory in
+            unsafe input.fill { memory in
                 unsafe memory[0] = byte
-                return (1, ())
+                return 1
             }
             try codec.decodeAll(&input, into: &frames)
         }

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// How the interval of heartbeats is learned for one endpoint on one path.
-@Suite struct AdaptiveIntervalTests {
+@Suite struct AdaptiveIntervalTests {}
+
+extension AdaptiveIntervalTests {
     private static let range = Duration.seconds(30)...(.seconds(600))
     private static let week = Duration.seconds(7 * 86_400)
 

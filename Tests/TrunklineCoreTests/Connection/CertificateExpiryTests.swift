@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct CertificateExpiryTests {
+@Suite struct CertificateExpiryTests {}
+
+extension CertificateExpiryTests {
     private static func certificate(_ subject: String, until notAfter: Int64) -> TLSCertificate {
         TLSCertificate(subject: subject, issuer: "", names: [], notBefore: 0, notAfter: notAfter, fingerprint: subject)
     }

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct DialDeadlineTests {
+@Suite struct DialDeadlineTests {}
+
+extension DialDeadlineTests {
     private func after(_ seconds: Double) -> Instant { Instant(nanoseconds: 0).advanced(by: .seconds(seconds)) }
 
     /// Whether the deadline waits for bytes at each of these instants.

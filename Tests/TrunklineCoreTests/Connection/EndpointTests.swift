@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct EndpointTests {
+@Suite struct EndpointTests {}
+
+extension EndpointTests {
     @Test(arguments: [
         ("10.0.0.7:7000", Endpoint.host("10.0.0.7", port: 7000)), ("db.internal:1", .host("db.internal", port: 1)),
         ("[::1]:65535", .host("::1", port: 65535)), ("unix:/run/a:b.sock", .unix(path: "/run/a:b.sock")),

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Planned changes: the next link is established while the present one works.
-@Suite struct PlannedChangeTests: ReconnectTesting {
+@Suite struct PlannedChangeTests: ReconnectTesting {}
+
+extension PlannedChangeTests {
     /// A machine with a link to the first endpoint, session 1.
     private func ready(
         _ endpoints: [Endpoint] = ["a:1", "b:1", "c:1"],

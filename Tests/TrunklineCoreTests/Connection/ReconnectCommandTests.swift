@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Hints of servers and commands of the application, over several inputs.
-@Suite struct ReconnectCommandTests: ReconnectTesting {
+@Suite struct ReconnectCommandTests: ReconnectTesting {}
+
+extension ReconnectCommandTests {
     // MARK: A server's hint
 
     @Test func aHintIsTheMinimumWaitWithUpToATenthMore() throws {

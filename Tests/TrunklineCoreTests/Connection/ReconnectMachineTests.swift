@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// The machine over several inputs. `ReconnectTableTests` has the single inputs.
-@Suite struct ReconnectMachineTests: ReconnectTesting {
+@Suite struct ReconnectMachineTests: ReconnectTesting {}
+
+extension ReconnectMachineTests {
     // MARK: Rounds
 
     @Test func everyEndpointIsTriedBeforeAWait() throws {

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// How the host's network affects attempts.
-@Suite struct ReconnectNetworkTests: ReconnectTesting {
+@Suite struct ReconnectNetworkTests: ReconnectTesting {}
+
+extension ReconnectNetworkTests {
     private func withoutNetwork(
         _ change: (inout ReconnectMachine.Policy) -> Void = { _ in }
     ) throws -> ReconnectMachine {

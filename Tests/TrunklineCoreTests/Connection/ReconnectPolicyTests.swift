@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct ReconnectPolicyTests {
+@Suite struct ReconnectPolicyTests {}
+
+extension ReconnectPolicyTests {
     func failure(round: Int = 0, failedAttempts: Int = 1, _ cause: DisconnectCause = .refused) -> ReconnectFailure {
         ReconnectFailure(round: round, failedAttempts: failedAttempts, cause: cause)
     }

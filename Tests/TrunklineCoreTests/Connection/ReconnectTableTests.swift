@@ -9,7 +9,9 @@ extension ReconnectMachine {
 }
 
 /// Every input in every state, as a table.
-@Suite struct ReconnectTableTests: ReconnectTesting {
+@Suite struct ReconnectTableTests: ReconnectTesting {}
+
+extension ReconnectTableTests {
     static let now = Instant(nanoseconds: 1_000)
     static let states = ["idle", "connecting", "ready", "waiting", "noNetwork", "suspended", "closed"]
 

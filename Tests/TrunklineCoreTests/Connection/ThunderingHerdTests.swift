@@ -7,7 +7,9 @@ import Testing
 /// A debug build uses a tenth of both numbers, which gives the same curves. `TRUNKLINE_STRESS_CLIENTS` sets another
 /// number of clients.
 @Suite(.timeLimit(.minutes(5)))
-struct ThunderingHerdTests {
+struct ThunderingHerdTests {}
+
+extension ThunderingHerdTests {
     /// The default policy without jitter.
     struct Unjittered: ReconnectPolicy {
         func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision {

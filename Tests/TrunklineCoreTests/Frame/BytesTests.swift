@@ -3,7 +3,9 @@ import Trunkline
 
 @testable import TrunklineIO
 
-@Suite struct BytesTests {
+@Suite struct BytesTests {}
+
+extension BytesTests {
     @Test func equalBytesAreEqualAtEveryLengthAndOffset() {
         for length in 0..<40 {
             let array = (0..<length).map { UInt8($0) }

@@ -4,13 +4,15 @@ import Testing
 @testable import TrunklineIO
 
 /// Memory for reading that several buffers share in turn.
-@Suite struct ReceiveBufferTests {
+@Suite struct ReceiveBufferTests {}
+
+extension ReceiveBufferTests {
     private func fill(_ buffer: inout ReceiveBuffer, _ bytes: [UInt8]) {
         let taken = unsafe buffer.fill { free in
             unsafe free.copyBytes(from: bytes)
-            return (bytes.count, ())
+            return bytes.count
         }
-        #expect(taken.count == bytes.count)
+        #expect(taken == bytes.count)
     }
 
     @Test func borrowedMemoryIsReturnedAndAnIncompleteFrameIsKept() {
@@ -65,7 +67,7 @@ import Testing
         var (shared, last) = (0, 0)
         for round in 0..<20 {
             buffer.borrow(&memory)
-            _ = unsafe buffer.fill { free in (free.count, ()) }
+            unsafe buffer.fill { free in free.count }
             (shared, last) = (0, 0)
             while let body = buffer.readBytes(count) {
                 if round < 19 { continue }
@@ -133,7 +135,7 @@ import Testing
         while buffer.count < size {
             buffer.borrow(&memory)
             let missing = size - buffer.count
-            _ = unsafe buffer.fill { free in (min(free.count, missing), ()) }
+            unsafe buffer.fill { free in min(free.count, missing) }
         }
         #expect(buffer.readBytes(size)?.count == size)
         buffer.giveBack(to: &memory)
@@ -150,9 +152,9 @@ import Testing
         #expect(input.count == 100 && input.byte(at: 0) == 0 && input.byte(at: 100) == nil)
         #expect(input.firstOffset(of: 9) == 9)
         #expect(input.readInteger(as: UInt16.self) == 1)
-        _ = unsafe input.fill { free in
+        unsafe input.fill { free in
             unsafe free.copyBytes(from: [7, 7, 7])
-            return (3, ())
+            return 3
         }
         #expect(input.readBytes(101).map { Array($0) } == (2..<100).map { UInt8($0) } + [7, 7, 7])
         #expect(Array(body) == (0..<100).map { UInt8($0) })

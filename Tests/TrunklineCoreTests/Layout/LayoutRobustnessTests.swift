@@ -198,18 +198,23 @@ struct LayoutReceptionTests {
         var end = 0
         for _ in 0..<1000 {
             try layout.decodeAll(&input, into: &frames)
-            _ = unsafe input.fill { memory -> (count: Int, outcome: Void) in
+            unsafe input.fill { memory in
                 let here = Int(bitPattern: memory.baseAddress)
                 if here != end { moves += 1 }
                 unsafe memory.copyBytes(from: repeatElement(7, count: 100))
                 end = here + 100
-                return (100, ())
+                return 100
             }
         }
         #expect(input.count == 100_012 && moves < 10)
     }
 
     private func offered(by input: inout ReceiveBuffer) -> Int {
-        unsafe input.fill { (0, $0.count) }.outcome
+        var offered = 0
+        unsafe input.fill {
+            offered = $0.count
+            return 0
+        }
+        return offered
     }
 }

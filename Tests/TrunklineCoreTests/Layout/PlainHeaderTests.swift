@@ -5,7 +5,9 @@ import Testing
 @testable import TrunklineLayouts
 
 /// The most common header has a fast path, whose results must equal those of the slow path.
-@Suite struct PlainHeaderTests {
+@Suite struct PlainHeaderTests {}
+
+extension PlainHeaderTests {
     /// Layouts with a limit low enough for random bytes to exceed it.
     private static let layouts: [any FrameCodec] = {
         var standard = FrameLayout.standard

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Responses that answer several requests, compared with a model that searches all requests.
-@Suite struct AcknowledgementTests {
+@Suite struct AcknowledgementTests {}
+
+extension AcknowledgementTests {
     private struct Request {
         let id: RequestID
         let number: SerialNumber

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Cancel frames and the serials that they free, with a server that reads and answers when it likes.
-@Suite struct CancelFrameTests {
+@Suite struct CancelFrameTests {}
+
+extension CancelFrameTests {
     /// A server that has read a prefix of what the client has sent. Its answers arrive in their order, later.
     private struct Server {
         enum Sent {

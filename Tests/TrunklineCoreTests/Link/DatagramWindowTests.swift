@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct DatagramWindowTests {
+@Suite struct DatagramWindowTests {}
+
+extension DatagramWindowTests {
     private func at(_ seconds: Int) -> Instant { .distantPast.advanced(by: .seconds(seconds)) }
 
     @Test func itDoublesUntilSomethingIsLost() {

@@ -6,7 +6,9 @@ import Testing
 
 /// When a codec learns that requests have ended: once for each request that was sent, and before its serial is used
 /// again.
-@Suite struct EndedRequestTests {
+@Suite struct EndedRequestTests {}
+
+extension EndedRequestTests {
     /// A link, and what its codec knows: the serials of the requests that were noted as sent and have not ended.
     private struct Model {
         var machine: LinkMachine

@@ -6,7 +6,9 @@ import Testing
 private typealias Table = InFlightTable
 
 /// Serials: which one a request gets, and when it is free again.
-@Suite struct InFlightTableTests {
+@Suite struct InFlightTableTests {}
+
+extension InFlightTableTests {
     private func table(_ range: ClosedRange<SerialNumber>, _ count: UInt64 = 0) -> Table {
         var table = Table(matching: .serial(range))
         for number in 0..<count { _ = table.insert(number: number + 1, type: 7) }
@@ -269,7 +271,9 @@ private typealias Table = InFlightTable
 
 /// Matched in order: positions, abandoned requests at the front, and links on which no caller waits for the responses
 /// that are due.
-@Suite struct InFlightOrderTests {
+@Suite struct InFlightOrderTests {}
+
+extension InFlightOrderTests {
     /// Requests at positions 1 up to `count`.
     private func table(_ count: UInt64) -> Table {
         var table = Table(matching: .inOrder)
@@ -395,7 +399,9 @@ private typealias Table = InFlightTable
 }
 
 /// The table, compared with a list that is searched for everything.
-@Suite struct InFlightPropertyTests {
+@Suite struct InFlightPropertyTests {}
+
+extension InFlightPropertyTests {
     private struct Model {
         struct Entry {
             let number: SerialNumber, id: RequestID, position: OutboundPosition

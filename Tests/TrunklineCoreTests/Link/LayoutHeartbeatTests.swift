@@ -3,7 +3,9 @@ import Testing
 import Trunkline
 
 /// Pings and pongs of declared layouts.
-@Suite struct LayoutHeartbeatTests {
+@Suite struct LayoutHeartbeatTests {}
+
+extension LayoutHeartbeatTests {
     private static let separate = FrameLayout {
         Field.type(UInt8.self)
         Field.serial(UInt16.self)

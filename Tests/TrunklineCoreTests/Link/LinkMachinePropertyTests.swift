@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Random operations on a link, compared with the list of the frames to be written.
-@Suite struct LinkMachinePropertyTests {
+@Suite struct LinkMachinePropertyTests {}
+
+extension LinkMachinePropertyTests {
     private struct Sent {
         /// `nil` for a frame of the link itself.
         let id: RequestID?, size: Int

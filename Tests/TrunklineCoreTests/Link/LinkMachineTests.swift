@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Which requests a link returns, and how, in every state of a request.
-@Suite struct LinkMachineTests {
+@Suite struct LinkMachineTests {}
+
+extension LinkMachineTests {
     private static let matchings = [ResponseMatching.serial(50...99), .inOrder]
 
     // MARK: Tables

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// When a link that works is replaced: a shortage must last 250 ms, and the waits between replacements grow.
-@Suite struct LinkReplacementTests {
+@Suite struct LinkReplacementTests {}
+
+extension LinkReplacementTests {
     private func replacement(stableAfter: Duration = .seconds(60)) -> LinkReplacement {
         LinkReplacement(stableAfter: stableAfter, seed: 1)
     }

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// What keeps requests from going out on a ready link, and what the endpoint's judge makes of it.
-@Suite struct LinkShortageTests {
+@Suite struct LinkShortageTests {}
+
+extension LinkShortageTests {
     private struct NoWait: ReconnectPolicy {
         func decision(for failure: ReconnectFailure, random: () -> Double) -> ReconnectDecision { .retry(after: .zero) }
     }

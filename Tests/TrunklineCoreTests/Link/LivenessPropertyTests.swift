@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Random schedules of writes, pushes, timer lateness and clock jumps.
-@Suite struct LivenessPropertyTests {
+@Suite struct LivenessPropertyTests {}
+
+extension LivenessPropertyTests {
     /// A peer that answers pings before the deadline is never declared dead, whatever else happens.
     @Test func aLivePeerIsNeverDeclaredDead() {
         for seed in seeds(2000) {

@@ -5,7 +5,9 @@ import Testing
 
 /// When a link is pinged, and when it is declared dead. The interval is 30 s, the deadline 10 s, and a probe follows
 /// after 5 s.
-@Suite struct LivenessTests {
+@Suite struct LivenessTests {}
+
+extension LivenessTests {
     // MARK: Ping-pong
 
     @Test func aQuietLinkIsPingedAfterTheInterval() {

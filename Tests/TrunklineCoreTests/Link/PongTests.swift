@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Which heartbeat answers which ping, and the round-trip time.
-@Suite struct PongTests {
+@Suite struct PongTests {}
+
+extension PongTests {
     @Test func theRoundTripTimeRunsFromPingToPong() {
         var link = TestLink()
         #expect(link.machine.roundTripTime == nil)

@@ -5,7 +5,9 @@ import Testing
 
 /// What counts as progress on a link. The interval is 30 s, the deadline 10 s, a probe follows after 5 s, and the
 /// minimum rate is 100 bytes per second.
-@Suite struct ProgressTests {
+@Suite struct ProgressTests {}
+
+extension ProgressTests {
     /// Every byte used to count as progress: a link that had lost framing was kept as long as bytes arrived.
     @Test func bytesOfAnIncompleteFrameAreNotProgress() {
         var link = TestLink()

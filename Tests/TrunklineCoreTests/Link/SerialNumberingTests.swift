@@ -5,7 +5,9 @@ import Testing
 @testable import TrunklineLayouts
 
 /// Serials that are drawn at random, and serials of more than 64 bits.
-@Suite struct SerialNumberingTests {
+@Suite struct SerialNumberingTests {}
+
+extension SerialNumberingTests {
     /// A sequence of random bits that the same seed repeats.
     private func bits(_ seed: UInt64) -> @Sendable () -> UInt64 {
         let generator = Lock(SeededGenerator(seed: seed))

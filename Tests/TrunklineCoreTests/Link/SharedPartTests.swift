@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Parts that belong to several requests, compared with a model that searches all requests.
-@Suite struct SharedPartTests {
+@Suite struct SharedPartTests {}
+
+extension SharedPartTests {
     private struct Request {
         let id: RequestID
         let number: SerialNumber

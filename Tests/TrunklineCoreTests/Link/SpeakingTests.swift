@@ -4,7 +4,9 @@ import Testing
 
 /// Pings for a server that expects frames from the client. The interval is 30 s, the deadline 10 s, and the client is
 /// never silent for more than 4 s.
-@Suite struct SpeakingTests {
+@Suite struct SpeakingTests {}
+
+extension SpeakingTests {
     private func link() -> TestLink {
         var policy = Liveness.Policy()
         policy.speakAfter = .seconds(4)

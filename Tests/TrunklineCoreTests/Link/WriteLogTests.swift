@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// When frames were written, found by their positions.
-@Suite struct WriteLogTests {
+@Suite struct WriteLogTests {}
+
+extension WriteLogTests {
     private func at(_ nanoseconds: Int64) -> Instant { Instant(nanoseconds: nanoseconds) }
 
     @Test func timesAreThoseOfTheFirstWriteThatIncludesTheFrame() {

@@ -13,7 +13,9 @@ import Testing
 #endif
 
 /// Which lines the events of a client become, in virtual time.
-@Suite struct LogRulesTests {
+@Suite struct LogRulesTests {}
+
+extension LogRulesTests {
     private struct Log {
         var rules: LogRules
         var now = Instant(nanoseconds: 0)

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct DurationCounterTests {
+@Suite struct DurationCounterTests {}
+
+extension DurationCounterTests {
     /// Compared with a histogram of the same durations.
     @Test(arguments: seeds(50))
     func equalDurationsInARowCountLikeOthers(seed: UInt64) {

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct LatencyHistogramTests {
+@Suite struct LatencyHistogramTests {}
+
+extension LatencyHistogramTests {
     @Test func anEmptyHistogramHasNoPercentiles() {
         let histogram = LatencyHistogram()
         #expect(histogram.count == 0 && histogram.sum == .zero && histogram.mean == nil)

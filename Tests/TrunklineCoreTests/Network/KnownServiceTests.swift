@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Which service a server's first bytes show.
-@Suite struct KnownServiceTests {
+@Suite struct KnownServiceTests {}
+
+extension KnownServiceTests {
     private static let greetings: [(String, KnownService)] = [
         ("HTTP/1.1 400 Bad Request\r\n", .http), ("<!DOCTYPE HTML>\n<html>", .http), ("SSH-2.0-OpenSSH_9.6\r\n", .ssh),
         ("220 mail.example ESMTP\r\n", .mail), ("220-FTP server\r\n", .mail), ("+OK POP3 ready\r\n", .pop3),

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Linux's messages about routes and interfaces, and the client's requests: bytes in the kernel's format.
-@Suite struct NetlinkTests {
+@Suite struct NetlinkTests {}
+
+extension NetlinkTests {
     private static func bytes<Value: FixedWidthInteger>(_ value: Value) -> [UInt8] {
         var value = value
         return unsafe withUnsafeBytes(of: &value) { unsafe Array($0) }
@@ -226,7 +228,9 @@ import Testing
 }
 
 /// Sleep, distinguished from a change of the clock.
-@Suite struct SleepGaugeTests {
+@Suite struct SleepGaugeTests {}
+
+extension SleepGaugeTests {
     private func instant(_ seconds: Double) -> Instant { Instant(nanoseconds: Int64(seconds * 1e9)) }
 
     @Test func onlySleepIsReportedAsSleep() {

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Which answers of a name server count as rotating, and how long earlier ones are remembered.
-@Suite struct RotatingAnswersTests {
+@Suite struct RotatingAnswersTests {}
+
+extension RotatingAnswersTests {
     /// A name whose addresses are numbers, and the answers to questions about it.
     private struct Name {
         var answers = RotatingAnswers<Int, Int>()

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Answers of name servers with SRV records.
-@Suite struct SRVRecordsTests {
+@Suite struct SRVRecordsTests {}
+
+extension SRVRecordsTests {
     private static func integer(_ value: Int) -> [UInt8] { [UInt8(value >> 8), UInt8(value & 0xff)] }
 
     private static func name(_ text: String) -> [UInt8] {

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// What the numbers of the kernel say about a server that is silent.
-@Suite struct TCPInformationTests {
+@Suite struct TCPInformationTests {}
+
+extension TCPInformationTests {
     private func opinion(unacknowledged: Int = 0, unsent: Int?, window: Int?) -> String {
         TCPInformation(
             smoothedRoundTripTime: .milliseconds(1),

@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// Endpoints that are no network addresses, as text.
-@Suite struct OtherEndpointTests {
+@Suite struct OtherEndpointTests {}
+
+extension OtherEndpointTests {
     @Test func vsockIsReadAndWritten() throws {
         for (text, endpoint) in [
             ("vsock://2:7000", Endpoint.vsock(cid: 2, port: 7000)),

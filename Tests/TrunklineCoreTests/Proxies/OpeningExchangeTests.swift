@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// The bytes of the exchanges with proxies.
-@Suite struct OpeningExchangeTests {
+@Suite struct OpeningExchangeTests {}
+
+extension OpeningExchangeTests {
     @Test func aNameIsSentToASOCKSProxy() throws {
         var exchange = try SOCKS5Exchange(to: "db", nil, port: 7000, as: nil)
         #expect(exchange.begin(from: nil, to: nil) == [5, 1, 0])

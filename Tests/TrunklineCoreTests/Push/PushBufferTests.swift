@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 @testable import TrunklineLayouts
 
-@Suite struct PushBufferTests {
+@Suite struct PushBufferTests {}
+
+extension PushBufferTests {
     func push(_ serial: UInt64, bytes: Int = 1) -> Frame {
         Frame(.push, serial: serial, body: Bytes([UInt8](repeating: 0, count: bytes)))
     }

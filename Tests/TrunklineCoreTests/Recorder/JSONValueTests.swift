@@ -3,7 +3,9 @@ import Trunkline
 
 @testable import TrunklineIO
 
-@Suite struct JSONValueTests {
+@Suite struct JSONValueTests {}
+
+extension JSONValueTests {
     @Test func valuesAreRead() throws {
         let value = try #require(
             JSONValue(#" { "a" : [1, -2.5e3, true, null], "b" : {"c": "x\n\u0041\ud83d\ude00"} } "#)

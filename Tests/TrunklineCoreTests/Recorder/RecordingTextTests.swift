@@ -4,7 +4,9 @@ import Trunkline
 @testable import TrunklineDiagnostics
 
 /// The text of recordings, which may come from anywhere.
-@Suite struct RecordingTextTests {
+@Suite struct RecordingTextTests {}
+
+extension RecordingTextTests {
     private static let text = """
         {"recording":1,"start":"1795560000.123456789","complete":true}
         {"t":0.5,"call":1,"type":1026,"bytes":5,"timeout":8.0}

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct DeadlineQueueTests {
+@Suite struct DeadlineQueueTests {}
+
+extension DeadlineQueueTests {
     @Test func requestIDsComeOutInOrderOfTheirDeadlines() {
         var generator = SeededGenerator(seed: 3)
         var queue = DeadlineQueue()

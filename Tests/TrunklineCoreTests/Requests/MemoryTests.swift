@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// A burst of requests grows every table. Afterwards the tables shrink, and small ones do not reallocate over and over.
-@Suite struct MemoryTests {
+@Suite struct MemoryTests {}
+
+extension MemoryTests {
     private static let burst = 100_000
     private static let lastID = RequestID(UInt64(burst))
 

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// The queue of requests that wait for their channels, compared with a list.
-@Suite struct RequestParkingTests {
+@Suite struct RequestParkingTests {}
+
+extension RequestParkingTests {
     @Test func everyRequestGoesInTheOrderOfItsChannel() {
         for seed in seeds(300) {
             var random = SeededGenerator(seed: seed)

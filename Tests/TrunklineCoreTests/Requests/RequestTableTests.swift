@@ -50,7 +50,9 @@ extension RequestTable where Waiter == String {
 }
 
 /// Which requests wait, which one is next, and which have been removed.
-@Suite struct RequestTableTests {
+@Suite struct RequestTableTests {}
+
+extension RequestTableTests {
     private func table(_ ids: ClosedRange<RequestID>) -> Table {
         var table = Table(maximumWaiting: 1000, maximumBytes: 1 << 20)
         for id in ids { table.append(request(id), deadline: nil) }

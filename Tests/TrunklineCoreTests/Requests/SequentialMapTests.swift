@@ -2,7 +2,9 @@ import Testing
 
 @testable import TrunklineCore
 
-@Suite struct SequentialMapTests {
+@Suite struct SequentialMapTests {}
+
+extension SequentialMapTests {
     @Test func theMapBehavesLikeADictionary() {
         for seed in seeds(50) {
             var generator = SeededGenerator(seed: seed)

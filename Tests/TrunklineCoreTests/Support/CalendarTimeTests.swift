@@ -2,7 +2,9 @@ import Testing
 
 @testable import TrunklineCore
 
-@Suite struct CalendarTimeTests {
+@Suite struct CalendarTimeTests {}
+
+extension CalendarTimeTests {
     @Test(arguments: [
         (Duration.zero, "1970-01-01T00:00:00.000Z"), (.milliseconds(-1), "1969-12-31T23:59:59.999Z"),
         (.nanoseconds(-1), "1969-12-31T23:59:59.999Z"), (.seconds(68_169_600), "1972-02-29T00:00:00.000Z"),

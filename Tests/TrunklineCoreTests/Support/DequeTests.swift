@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite struct DequeTests {
+@Suite struct DequeTests {}
+
+extension DequeTests {
     @Test func bothEndsCanBeTakenAcrossTheWrap() {
         var deque = Deque<Int>()
         #expect(deque.popLast() == nil)

@@ -5,7 +5,9 @@ import Testing
 @testable import TrunklineLayouts
 
 /// Text from users and peers on its way into a log.
-@Suite struct EscapingTests {
+@Suite struct EscapingTests {}
+
+extension EscapingTests {
     @Test func invisibleCharactersAreEscaped() {
         #expect("grüß, 日本 “a”".escaped() == "grüß, 日本 “a”")
         #expect("a\r\n\tb\u{1b}[31m\0".escaped() == #"a\r\n\tb\u{1b}[31m\u{0}"#)

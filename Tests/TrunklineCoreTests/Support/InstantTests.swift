@@ -4,7 +4,9 @@ import Testing
 @testable import TrunklineIO
 
 /// `Duration.clampedNanoseconds`, which computes with 64 bits up to about nine seconds.
-@Suite struct ClampedNanosecondsTests {
+@Suite struct ClampedNanosecondsTests {}
+
+extension ClampedNanosecondsTests {
     private func nanoseconds(_ seconds: Int64, _ attoseconds: Int64) -> Int64 {
         Duration(secondsComponent: seconds, attosecondsComponent: attoseconds).clampedNanoseconds
     }

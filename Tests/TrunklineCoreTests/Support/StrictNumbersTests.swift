@@ -7,7 +7,9 @@ import Testing
 ///
 /// Regression: they were read by the initializers of the standard library, which accept signs, so that `+80` was a port, `/-0`
 /// a network of all addresses, and `%-0` a NUL byte in a password.
-@Suite struct StrictNumbersTests {
+@Suite struct StrictNumbersTests {}
+
+extension StrictNumbersTests {
     static let refused = [
         "", " ", "+", "-", "+80", "-0", "-1", " 1", "1 ", "1\n", "\t1", "1_000", "1,0", "1.", "0x10", "0b1", "1e3", "²",
         "١",

@@ -5,7 +5,9 @@ import TrunklineTesting
 
 /// Requests in both directions over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct JSONRPCLoopbackTests {
+struct JSONRPCLoopbackTests {}
+
+extension JSONRPCLoopbackTests {
     /// JSON-RPC 2.0, section 4: the ids belong to the side that sends the request.
     @Test(arguments: [JSONRPCCodec.Framing.lines, .contentLength], [JSONRPCCodec.IDs.numbers, .strings])
     func bothSidesCallEachOtherWithTheSameNumbers(

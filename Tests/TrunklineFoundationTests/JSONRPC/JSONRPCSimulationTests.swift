@@ -9,7 +9,9 @@ import TrunklineTesting
 
 /// A client and a server that speak JSON-RPC, in virtual time.
 @Suite(.tags(.simulated), .serialized, .timeLimit(.minutes(5)))
-struct JSONRPCSimulationTests {
+struct JSONRPCSimulationTests {}
+
+extension JSONRPCSimulationTests {
     struct Pair: Codable, Sendable, Equatable { var a: Int, b: String }
 
     private static let codecs: [JSONRPCCodec] = [

@@ -10,7 +10,9 @@ import Trunkline
 
 /// Bodies between a writer that cannot be paused and a slow reader.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct BodySpoolTests {
+struct BodySpoolTests {}
+
+extension BodySpoolTests {
     @Test func bytesReadAtOnceStayInMemory() async throws {
         let spool = BodySpool(memory: 100, limit: 0)
         for number in 0..<50 {

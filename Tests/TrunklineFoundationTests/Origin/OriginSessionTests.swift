@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Requests to origins, over real sockets.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct OriginSessionTests {
+struct OriginSessionTests {}
+
+extension OriginSessionTests {
     private func get(_ url: URL, in session: OriginSession, timeout: Duration = .seconds(30)) -> OriginTransfer {
         session.begin(URLRequest(url: url), body: .none, timeout: timeout)
     }

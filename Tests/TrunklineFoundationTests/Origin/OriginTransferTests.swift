@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// What happens to a request between its beginning and its end: it is cancelled, repeated, or outlives its session.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct OriginTransferTests {
+struct OriginTransferTests {}
+
+extension OriginTransferTests {
     private func request(_ url: URL, _ method: String = "GET") -> URLRequest {
         var request = URLRequest(url: url)
         request.httpMethod = method

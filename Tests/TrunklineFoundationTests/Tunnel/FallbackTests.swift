@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Which route requests take when the link is down, slow, or lost.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct FallbackTests {
+struct FallbackTests {}
+
+extension FallbackTests {
     /// Longer than any test.
     private static let never = HTTPTunnel.Policy.preferLink(hedgeAfter: .seconds(3600))
     private static let always = HTTPTunnel.Policy.preferLink(hedgeAfter: .zero)

@@ -15,7 +15,9 @@ import TrunklineTesting
 
 /// How much a gateway does at once, and for one request.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct GatewayLimitTests {
+struct GatewayLimitTests {}
+
+extension GatewayLimitTests {
     @Test func limitsAreEnforced() async throws {
         let options = HTTPGateway.Options { options in
             (options.maximumRequestBody, options.maximumResponseBody, options.maximumConcurrency) = (1000, 100_000, 1)
@@ -170,7 +172,9 @@ struct GatewayLimitTests {
 
 /// A gateway whose name server does not answer.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct GatewayLookupTests {
+struct GatewayLookupTests {}
+
+extension GatewayLookupTests {
     /// Runs `body` with a gateway to `http://name.test`. Its resolver waits until `body` has ended.
     private nonisolated(nonsending) func withSlowNames(
         _ options: HTTPGateway.Options = HTTPGateway.Options(),

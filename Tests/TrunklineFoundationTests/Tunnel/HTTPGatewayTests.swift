@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Which requests a gateway refuses, and with which response.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct HTTPGatewayTests {
+struct HTTPGatewayTests {}
+
+extension HTTPGatewayTests {
     private func ask(_ setup: Tunnelled, _ message: String) async throws -> HTTP1Response {
         let text = message.replacingOccurrences(of: "ORIGIN", with: setup.origin.root)
             .replacingOccurrences(of: "HOST", with: "\(setup.origin.server.endpoint)")

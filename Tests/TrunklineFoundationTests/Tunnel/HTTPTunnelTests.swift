@@ -12,7 +12,9 @@ import TrunklineTesting
 
 /// HTTP over a link, through a gateway, to an origin: requests and their responses.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct HTTPTunnelTests {
+struct HTTPTunnelTests {}
+
+extension HTTPTunnelTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func aResponseArrivesWithItsFields(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(

@@ -14,7 +14,9 @@ import TrunklineTesting
 
 /// The gateway fails with hundreds of requests in flight, and returns.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct OutageTests {
+struct OutageTests {}
+
+extension OutageTests {
     private static let reads = 500
     private static let writes = 200
 

@@ -11,7 +11,9 @@ import TrunklineTesting
 
 /// Bodies over a link, in both directions.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelBodyTests {
+struct TunnelBodyTests {}
+
+extension TunnelBodyTests {
     @Test(arguments: [0, 1, 16_383, 16_384, 65_536, 65_537, 5_000_000])
     func contentOfEverySizeArrivesComplete(count: Int) async throws {
         let content = pattern(count)

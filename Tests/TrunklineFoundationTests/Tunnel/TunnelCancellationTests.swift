@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Requests that are cancelled by their task, by the reader of the response, or by the source of the body.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelCancellationTests {
+struct TunnelCancellationTests {}
+
+extension TunnelCancellationTests {
     @Test(arguments: ["/head", "/body", "/upload"])
     func cancellingReachesTheOrigin(path: String) async throws {
         try await Tunnelled.with({ $0.target == "/body" ? .part("tea") : .noReply }) { setup in

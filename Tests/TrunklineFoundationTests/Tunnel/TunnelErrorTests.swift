@@ -12,7 +12,9 @@ import TrunklineTesting
 
 /// Requests that a `URLSession` would refuse, or that would fail in it.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelErrorTests {
+struct TunnelErrorTests {}
+
+extension TunnelErrorTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func invalidRequestsAreRefused(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with({ _ in .echo }, policy: policy) { setup in

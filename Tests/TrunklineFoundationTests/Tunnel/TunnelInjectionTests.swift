@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Ambiguous requests and responses: the client does not send the ones, and does not accept the others.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelInjectionTests {
+struct TunnelInjectionTests {}
+
+extension TunnelInjectionTests {
     private static let injections = [
         "a\r\nY: b", "a\nY: b", "a\rY: b", "a\u{0}b", "a\r\n\r\nGET /evil HTTP/1.1\r\n", "\u{7F}", "\u{1}",
     ]

@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// Responses that are too long to be held in memory, and what errors reveal of URLs.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelLimitTests {
+struct TunnelLimitTests {}
+
+extension TunnelLimitTests {
     private static let options = HTTPTunnel.Options { $0.maximumBodySize = 100_000 }
 
     private static func handler(_ request: HTTP1Request) -> Reaction {

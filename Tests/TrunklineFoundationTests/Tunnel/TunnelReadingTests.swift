@@ -11,7 +11,9 @@ import TrunklineTesting
 
 /// Readers of the body of a response: several at once, or one that cancels it.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelReadingTests {
+struct TunnelReadingTests {}
+
+extension TunnelReadingTests {
     /// A reader that was too late for the last piece used to get the error that the connection was lost.
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func severalReadersShareABody(policy: HTTPTunnel.Policy) async throws {

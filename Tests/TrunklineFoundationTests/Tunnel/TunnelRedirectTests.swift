@@ -11,7 +11,9 @@ import TrunklineTesting
 
 /// Redirects, and which credentials and cookies follow them.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelRedirectTests {
+struct TunnelRedirectTests {}
+
+extension TunnelRedirectTests {
     @Test(arguments: [HTTPTunnel.Policy.linkOnly, .directOnly])
     func redirectsAreFollowed(policy: HTTPTunnel.Policy) async throws {
         try await Tunnelled.with(

@@ -13,7 +13,9 @@ import TrunklineTesting
 
 /// A plain `URLSession`, with a tunnel and without: the responses are the same.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelURLProtocolTests {
+struct TunnelURLProtocolTests {}
+
+extension TunnelURLProtocolTests {
     private func fetch(_ request: URLRequest, in session: URLSession) async throws -> (Data, HTTPURLResponse) {
         let (data, response) = try await session.data(for: request)
         return (data, try #require(response as? HTTPURLResponse))

@@ -14,7 +14,9 @@ import TrunklineTesting
 
 /// Uploads whose source, link or gateway stalls.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct TunnelUploadTests {
+struct TunnelUploadTests {}
+
+extension TunnelUploadTests {
     /// A gate at which a stream waits.
     private final class Gate: Sendable {
         let opening = DispatchSemaphore(value: 0)

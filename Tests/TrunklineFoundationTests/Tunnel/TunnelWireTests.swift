@@ -4,7 +4,9 @@ import Trunkline
 import TrunklineFoundation
 
 /// The words of a gateway.
-@Suite struct TunnelWireTests {
+@Suite struct TunnelWireTests {}
+
+extension TunnelWireTests {
     @Test(
         arguments: [
             ("-1004", .cannotConnectToHost), ("-1001", .timedOut), ("", .networkConnectionLost),

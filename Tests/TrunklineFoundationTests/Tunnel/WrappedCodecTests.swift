@@ -14,7 +14,9 @@ import TrunklineTesting
 
 /// Codecs other than `.standard` with a tunnel.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct WrappedCodecTests {
+struct WrappedCodecTests {}
+
+extension WrappedCodecTests {
     /// Forwards everything to `.standard` on both sides, except window updates and cancel frames if a property says so.
     private struct Wrapper: FrameCodec, HeartbeatCodec, CancellingCodec, WindowedCodec, ServerSideCodec {
         var base: any FrameCodec = FrameLayout.standard

@@ -7,7 +7,9 @@ import TrunklineFoundation
 /// says what the client has answered. clangd is a child process that speaks on its standard input and output. It counts its
 /// requests from 0.
 @Suite(.tags(.realThreads), .enabled(if: Clangd.isAvailable, "clangd is not installed"))
-struct ClangdTests {
+struct ClangdTests {}
+
+extension ClangdTests {
     /// Starts a clangd of its own.
     private func withClangd(
         ids: JSONRPCCodec.IDs = .numbers,

@@ -9,7 +9,9 @@ import TrunklineTesting
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed")
 )
-struct ClusterFaultTests {
+struct ClusterFaultTests {}
+
+extension ClusterFaultTests {
     private struct Servers {
         var processes: [ServerProcess] = []
         let relay: SlowRelay

@@ -10,7 +10,9 @@ import TrunklineTesting
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("memcached"), "memcached is not installed")
 )
-enum ClusterProxyTests {
+enum ClusterProxyTests {}
+
+extension ClusterProxyTests {
     private static func servers(_ count: Int) async throws -> [ServerProcess] {
         var servers: [ServerProcess] = []
         for _ in 0..<count { servers.append(try await ServerProcess("memcached") { ["-u", "root", "-s", $0] }) }

@@ -10,7 +10,9 @@ import TrunklineHTTP
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
 )
-struct NginxTests {
+struct NginxTests {}
+
+extension NginxTests {
     private func withServer(
         speaking codec: HTTP1Codec = HTTP1Codec(host: "nginx.test"),
         _ change: (inout ClientOptions) -> Void = { _ in },

@@ -10,7 +10,9 @@ import TrunklineTesting
 
 /// The same calls to nginx and Python by three ways: status, body and fields are the same, and so are errors.
 @Suite(.tags(.realThreads))
-enum ThreeWaysTests {
+enum ThreeWaysTests {}
+
+extension ThreeWaysTests {
     private static let moves = [301, 302, 303, 307, 308]
 
     @Suite(

@@ -16,7 +16,9 @@ import TrunklineTesting
     .timeLimit(.minutes(5)),
     .enabled(if: ServerProcess.isAvailable("nginx"), "nginx is not installed")
 )
-struct TunnelNginxTests {
+struct TunnelNginxTests {}
+
+extension TunnelNginxTests {
     private static func withTunnel(
         window: Int = 1024 * 1024,
         _ body: nonisolated(nonsending) (NginxServer, String, HTTPTunnel) async throws -> Void

@@ -8,7 +8,9 @@ import Trunkline
     .timeLimit(.minutes(10)),
     .enabled(if: Slapd.isAvailable, "slapd is not installed")
 )
-struct SlapdTests {
+struct SlapdTests {}
+
+extension SlapdTests {
     private func withClient(
         _ kind: CancelKind = .unansweredRequest,
         _ change: (inout ClientOptions) -> Void = { _ in },

@@ -9,7 +9,9 @@ import Trunkline
     .timeLimit(.minutes(10)),
     .enabled(if: Broker.isAvailable, "mosquitto is not installed")
 )
-struct MosquittoTests {
+struct MosquittoTests {}
+
+extension MosquittoTests {
     /// Options that reconnect quickly, and are patient with a broker on a busy machine.
     private func options(
         _ session: MQTT.Session,

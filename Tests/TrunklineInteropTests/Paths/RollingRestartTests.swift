@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Three servers are restarted one after the other, as in a deployment, while a thousand callers send requests.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(3)))
-struct RollingRestartTests {
+struct RollingRestartTests {}
+
+extension RollingRestartTests {
     /// Type 5 is the server's goAway.
     private static let layout = FrameLayout {
         Field.type(UInt32.self)

@@ -8,7 +8,9 @@ import Trunkline
     .timeLimit(.minutes(10)),
     .enabled(if: Postgres.isAvailable, "PostgreSQL is not installed")
 )
-struct PostgresCopyTests {
+struct PostgresCopyTests {}
+
+extension PostgresCopyTests {
     private static let copy = PostgresCodec.query("copy numbers from stdin")
 
     private func rows(_ numbers: Range<Int>) -> Request {

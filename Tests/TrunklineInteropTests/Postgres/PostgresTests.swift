@@ -9,7 +9,9 @@ import Trunkline
     .timeLimit(.minutes(10)),
     .enabled(if: Postgres.isAvailable, "PostgreSQL is not installed")
 )
-struct PostgresTests {
+struct PostgresTests {}
+
+extension PostgresTests {
     /// Waits until the server executes `pg_sleep`.
     private func untilAQuerySleeps(on postgres: Postgres) async throws {
         let options = ClientOptions { options in

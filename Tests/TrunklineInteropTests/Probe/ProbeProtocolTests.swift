@@ -252,7 +252,9 @@ struct ProbeProtocolTests {
 
 /// The executable with options that name files.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ProbeFileTests {
+struct ProbeFileTests {}
+
+extension ProbeFileTests {
     /// memcached's binary protocol, whose `noop` is a ping.
     private static let memcached = """
         {

@@ -8,7 +8,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// The executable against servers of the test kit.
-@Suite(.tags(.realThreads)) struct ProbeTests {
+@Suite(.tags(.realThreads)) struct ProbeTests {}
+
+extension ProbeTests {
     /// Runs the probe with `--json`, and returns its exit code and document.
     private func probe(_ endpoint: Endpoint, _ options: String...) async throws -> (Int32, ProbeRun.Document) {
         // Only the silent server needs its timeout; elsewhere nothing depends on time.
@@ -406,7 +408,9 @@ struct ProbeArgumentTests {
 }
 
 /// The exit codes for bad command lines, which need the executable.
-@Suite(.tags(.realThreads)) struct ProbeUsageTests {
+@Suite(.tags(.realThreads)) struct ProbeUsageTests {}
+
+extension ProbeUsageTests {
     @Test(.timeLimit(.minutes(5)))
     func aBadCommandLineHasItsOwnExitCode() async throws {
         let run = try await ProbeRun(["gateway"])

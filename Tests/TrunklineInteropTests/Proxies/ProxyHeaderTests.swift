@@ -12,7 +12,9 @@ import TrunklineTesting
     .enabled(if: ServerProcess.isAvailable("haproxy"), "HAProxy is not installed"),
     .enabled(if: ServerProcess.isAvailable("microsocks"), "microsocks is not installed")
 )
-struct ProxyHeaderTests {
+struct ProxyHeaderTests {}
+
+extension ProxyHeaderTests {
     /// Starts HAProxy. It answers each request with the addresses that it was told.
     private func startHAProxy(
         overTLS: Bool

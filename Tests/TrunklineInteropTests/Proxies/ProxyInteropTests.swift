@@ -4,7 +4,9 @@ import Trunkline
 import TrunklineTesting
 
 /// Links through real proxies: microsocks, tinyproxy and Squid.
-@Suite(.tags(.realThreads), .serialized) struct ProxyInteropTests {
+@Suite(.tags(.realThreads), .serialized) struct ProxyInteropTests {}
+
+extension ProxyInteropTests {
     private static let user = (username: "edge", password: "secret")
 
     private static func socks(_ port: UInt16, _ username: String?, _ password: String) -> Proxy {

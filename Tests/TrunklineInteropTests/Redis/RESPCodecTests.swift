@@ -3,7 +3,9 @@ import Trunkline
 import TrunklineTesting
 
 @Suite
-struct RESPCodecTests {
+struct RESPCodecTests {}
+
+extension RESPCodecTests {
     /// The frames that a client decodes from `bytes`.
     private static func frames(_ bytes: Bytes, codec: RESPCodec = RESPCodec()) throws -> [Frame] {
         var (codec, input, frames) = (codec, ReceiveBuffer(bytes), [Frame]())

@@ -60,7 +60,9 @@ struct RedisServer {
     .serialized,
     .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed")
 )
-struct RedisTests {
+struct RedisTests {}
+
+extension RedisTests {
     // MARK: Pipelining
 
     @Test(.timeLimit(.minutes(10)))

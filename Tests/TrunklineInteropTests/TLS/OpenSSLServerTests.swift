@@ -43,7 +43,9 @@ final class OpenSSLServer {
 }
 
 @Suite(.tags(.realThreads), .serialized, .enabled(if: ServerProcess.isAvailable("openssl"), "openssl is not installed"))
-struct OpenSSLServerTests {
+struct OpenSSLServerTests {}
+
+extension OpenSSLServerTests {
     private func run(
         _ arguments: [String],
         options change: (inout ClientOptions.TLS, Credentials) throws -> Void = { _, _ in },

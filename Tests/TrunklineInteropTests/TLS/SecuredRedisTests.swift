@@ -9,7 +9,9 @@ import TrunklineTesting
     .serialized,
     .enabled(if: ServerProcess.isAvailable("redis-server"), "redis-server is not installed")
 )
-struct SecuredRedisTests {
+struct SecuredRedisTests {}
+
+extension SecuredRedisTests {
     @Test(.timeLimit(.minutes(5)))
     func commandsSurviveAKilledLinkOverMutualTLS() async throws {
         let count = TestEnvironment.scaled(20_000)
@@ -83,7 +85,9 @@ struct SecuredRedisTests {
         "memcached or stunnel4 is not installed"
     )
 )
-struct StunnelTests {
+struct StunnelTests {}
+
+extension StunnelTests {
     @Test(.timeLimit(.minutes(5)))
     func memcachedBehindStunnelKeepsEveryValue() async throws {
         let server = try await ServerProcess("memcached") { ["-u", "root", "-m", "256", "-s", $0] }

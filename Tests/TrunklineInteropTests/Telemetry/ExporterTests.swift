@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Programs of other projects read the metrics of a client.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct ExporterTests {
+struct ExporterTests {}
+
+extension ExporterTests {
     /// The metrics of a client that has done something of everything, and has a link.
     private func snapshots() async throws -> [any MetricsSnapshot] {
         let handler: LoopbackServer.Handler = { request in

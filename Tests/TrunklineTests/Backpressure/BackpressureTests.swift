@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Links whose received frames are not consumed, because the buffer of a subscriber or of a streamed reply is full.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct BackpressureTests {
+struct BackpressureTests {}
+
+extension BackpressureTests {
     /// For "flood" the server sends `count` pushes of 1000 bytes. It echoes "last" and closes the link. It echoes
     /// everything else.
     private static func handler(_ count: Int) -> LoopbackServer.Handler {

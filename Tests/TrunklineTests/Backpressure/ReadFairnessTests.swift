@@ -8,7 +8,9 @@ import Testing
 
 /// A server that sends a large amount of data at once gets its share of the client's event loop, and no more.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ReadFairnessTests {
+struct ReadFairnessTests {}
+
+extension ReadFairnessTests {
     /// Runs `body` with a server at "db" that sends `count` pushes on each new link.
     private static func flood(
         _ count: Int,

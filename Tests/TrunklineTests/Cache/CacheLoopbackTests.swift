@@ -9,7 +9,9 @@ import TrunklineTesting
 
 /// Cached responses and coalesced requests over real TCP, with callers on real threads.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct CacheLoopbackTests {
+struct CacheLoopbackTests {}
+
+extension CacheLoopbackTests {
     @Test(arguments: Mechanism.allCases)
     func concurrentCallersShareOneRequest(_ mechanism: Mechanism) async throws {
         let count = 500

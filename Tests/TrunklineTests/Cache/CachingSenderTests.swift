@@ -9,7 +9,9 @@ import TrunklineCluster
 /// A caching sender with senders other than one client, in virtual time, and every promise of its documentation for random
 /// calls.
 @Suite(.simulated, .timeLimit(.seeded))
-struct CachingSenderTests {
+struct CachingSenderTests {}
+
+extension CachingSenderTests {
     private func cached(_ sender: LateSender, in network: SimulatedNetwork) -> CachingSender {
         CachingSender(sender, CachingSender.Options(), speaking: nil, on: network.loops)
     }

@@ -52,7 +52,9 @@ enum CoalescingStorm {
 }
 
 @Suite(.simulated, .timeLimit(.seeded))
-struct CoalescingSeedTests {
+struct CoalescingSeedTests {}
+
+extension CoalescingSeedTests {
     @Test func everyCallEndsExactlyOnceInAStorm() async throws {
         let seeds = UInt64(max(50, min(400, stormRequests / 250)))
         for seed in 0..<seeds {

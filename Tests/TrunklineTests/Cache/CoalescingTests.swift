@@ -14,7 +14,9 @@ extension Client {
 
 /// Calls that are coalesced into one request, in virtual time: which calls join, when they leave, and how each ends.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct CoalescingTests {
+struct CoalescingTests {}
+
+extension CoalescingTests {
     @Test func identicalCallsShareAnExchange() throws {
         try simulate(handler: { _ in .after(.seconds(1), .echo) }) { service, client in
             let cached = CachingSender(client)

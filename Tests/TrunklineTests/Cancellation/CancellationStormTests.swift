@@ -7,7 +7,9 @@ import Testing
 /// Very many requests that are cancelled at once, at a server that never answers a cancelled request, such as an LDAP
 /// server, whose AbandonRequest has no response.
 @Suite(.simulated, .timeLimit(.minutes(10)))
-struct CancellationStormTests {
+struct CancellationStormTests {}
+
+extension CancellationStormTests {
     /// All cancel frames leave, in order and at once, and so does the next request after them. Abandoned requests hold
     /// neither it nor, as long as there are serials, the following storms.
     @Test func theNextRequestFollowsTheCancelFrames() throws {

@@ -8,7 +8,9 @@ import Testing
 /// Requests that were abandoned after they had started. They count against the limit as long as the server may work on
 /// them. If they hold too many serials or places, the link is replaced.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct CancelledInFlightTests {
+struct CancelledInFlightTests {}
+
+extension CancelledInFlightTests {
     private static let answersCancelled = LoopbackServer.Options { $0.answersCancelled = true }
 
     /// "slow" is answered after 10 s, "lost" never.

@@ -10,7 +10,9 @@ import Testing
 /// a new connection and sends CancelRequest with the process and the secret of BackendKeyData. The server signals the
 /// process and closes that connection. The signal cancels whatever the process works on when it arrives, or nothing.
 @Suite(.simulated, .timeLimit(.seeded))
-struct SeparateCancellationTests {
+struct SeparateCancellationTests {}
+
+extension SeparateCancellationTests {
     /// The processes of a server, one for each connection.
     private final class Processes: Sendable {
         private struct State {

@@ -14,7 +14,9 @@ import TrunklineTesting
 
 /// Links over descriptors of the user.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct DescriptorTests {
+struct DescriptorTests {}
+
+extension DescriptorTests {
     /// Two pipes, whose other ends a thread copies. It ends when the client has closed.
     private func pipes() -> (reading: Int32, writing: Int32) {
         var (up, down): ([Int32], [Int32]) = ([-1, -1], [-1, -1])

@@ -9,7 +9,9 @@ import TrunklineDiagnostics
 
 /// Child processes in the simulation, whose server plays them.
 @Suite(.simulated, .timeLimit(.seeded))
-struct SimulatedChildTests {
+struct SimulatedChildTests {}
+
+extension SimulatedChildTests {
     private static let tool = Endpoint.command("tool", ["--stdio"], environment: ["KEY": "secret"])
 
     private func run(

@@ -15,7 +15,9 @@ import TrunklineTesting
 
 /// Links over vsock. The loopback needs the kernel module `vsock_loopback`; without it, only the errors are tested.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct VsockTests {
+struct VsockTests {}
+
+extension VsockTests {
     #if os(Linux)
         @Test(arguments: Mechanism.allCases)
         func requestsOverTheLoopback(_ mechanism: Mechanism) async throws {

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// The client against a real server over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ClientLoopbackTests {
+struct ClientLoopbackTests {}
+
+extension ClientLoopbackTests {
     @Test func concurrentRequestsGetTheirOwnResponses() async throws {
         try await withServerAndClient { server, client in
             try await withThrowingTaskGroup { group in

@@ -6,7 +6,9 @@ import Trunkline
 
 /// The client in virtual time: timeouts, quarantine, connecting and closing, to the nanosecond.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ClientTests {
+struct ClientTests {}
+
+extension ClientTests {
     // MARK: Timeouts
 
     @Test func aTimeoutSendsACancelFrameAndEndsThatRequestOnly() throws {

@@ -8,7 +8,9 @@ import Testing
 
 /// The codec's closing frame is the last frame of a link that closes cleanly. No other link sends it.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ClosingFrameTests {
+struct ClosingFrameTests {}
+
+extension ClosingFrameTests {
     /// The standard layout with a closing frame.
     private struct Codec: FrameCodec, ClosingCodec, ServerSideCodec {
         var layout = FrameLayout.standard

@@ -7,7 +7,9 @@ import Testing
 
 /// Closing while the socket accepts few bytes or none, and no caller waits for what is still to be written.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ClosingFullBufferTests {
+struct ClosingFullBufferTests {}
+
+extension ClosingFullBufferTests {
     /// Runs `body` when half of a large frame is written, its request has timed out, and the server does not read.
     private func simulateHalfWritten(
         _ body: @escaping @Sendable (SimulatedService, Client) async throws -> Void

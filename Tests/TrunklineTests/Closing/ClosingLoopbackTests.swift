@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// The life of a client from its creation to its end, for each way to end it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ClosingLoopbackTests {
+struct ClosingLoopbackTests {}
+
+extension ClosingLoopbackTests {
     private struct Mine: Error {}
 
     // MARK: withClient

@@ -8,7 +8,9 @@ import Testing
 
 /// How waiting callers end when a client, a connection or a link closes, and how long closing takes.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ClosingTests {
+struct ClosingTests {}
+
+extension ClosingTests {
     /// Regression: half of a frame is in the kernel when `closeNow` is called. Its writer received `notSent`, and would
     /// have sent the frame again although the server had begun to read it.
     @Test func aPartlyWrittenFrameHasFateUnknownAfterCloseNow() throws {

@@ -8,7 +8,9 @@ import Testing
 
 /// Clients and connections that are deallocated without `close()`.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct DroppedClientTests {
+struct DroppedClientTests {}
+
+extension DroppedClientTests {
     /// The weak references of a client that was used and released.
     private struct Remains {
         weak var client: Client?

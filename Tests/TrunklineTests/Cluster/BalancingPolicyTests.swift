@@ -87,7 +87,9 @@ enum SamplePolicies {
 
 /// What a policy decides for a table of servers that exist only as names.
 @Suite(.simulated)
-struct BalancingPolicyTests {
+struct BalancingPolicyTests {}
+
+extension BalancingPolicyTests {
     private typealias Server = SampleTable.Server
 
     private static func run(
@@ -321,7 +323,9 @@ struct BalancingPolicyTests {
 
 /// Policies of a user in clusters.
 @Suite(.simulated)
-struct ClusterPolicyTests {
+struct ClusterPolicyTests {}
+
+extension ClusterPolicyTests {
     @Test func everyKindOfCallAsksThePolicy() async throws {
         let policy = SamplePolicies.counting(SamplePolicies.LowestEndpoint())
         let counts = policy.counts

@@ -10,7 +10,9 @@ import Testing
 
 /// The calls of a cluster, in simulated networks: each of them does what that of a client does.
 @Suite(.simulated)
-struct ClusterCallTests {
+struct ClusterCallTests {}
+
+extension ClusterCallTests {
     private static let request = Request(type: 0x402, body: "hello")
 
     /// Starts servers named s0, s1, … that react as `reaction` says.

@@ -8,7 +8,9 @@ import Testing
 
 /// How few keys and subset members move when a server comes or goes.
 @Suite(.simulated)
-struct ClusterChurnTests {
+struct ClusterChurnTests {}
+
+extension ClusterChurnTests {
     private static let keys = (0..<2000).map { RoutingKey($0).hash }
 
     /// Tables of servers that exist only as names.

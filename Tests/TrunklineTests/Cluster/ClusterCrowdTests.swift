@@ -8,7 +8,9 @@ import Testing
 
 /// Where requests go while only some of the servers of a cluster are ready.
 @Suite(.simulated)
-struct ClusterCrowdTests {
+struct ClusterCrowdTests {}
+
+extension ClusterCrowdTests {
     /// Servers that count their requests, and refuse connections at first.
     private struct Bed: Sendable {
         let network: SimulatedNetwork

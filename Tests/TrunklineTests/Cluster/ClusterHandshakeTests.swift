@@ -5,7 +5,9 @@ import TrunklineTesting
 
 /// Handshakes of the clients of a cluster.
 @Suite(.simulated)
-struct ClusterHandshakeTests {
+struct ClusterHandshakeTests {}
+
+extension ClusterHandshakeTests {
     /// A handshake that adds endpoints, as a single client needs it, does not lead the client of one server to another.
     @Test func aHandshakeThatAddsEndpointsDoesNotLeadToAnotherServer() async throws {
         let network = SimulatedNetwork(seed: 1)

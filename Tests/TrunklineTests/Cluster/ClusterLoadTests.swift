@@ -8,7 +8,9 @@ import Testing
 
 /// A cluster under steady load: servers that are slow, and servers that restart one after the other.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ClusterLoadTests {
+struct ClusterLoadTests {}
+
+extension ClusterLoadTests {
     /// What the callers of a steady load have met.
     private final class Load: Sendable {
         private let state = Lock((isOver: false, calls: 0, slowest: Duration.zero, errors: [ClientError]()))

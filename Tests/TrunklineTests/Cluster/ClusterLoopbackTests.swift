@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// A cluster with real sockets, on the event loop of other clients.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ClusterLoopbackTests {
+struct ClusterLoopbackTests {}
+
+extension ClusterLoopbackTests {
     /// A source of lists that ignores the cancellation of its task: `Task.sleep` then returns at once.
     private struct Poller: AsyncSequence, AsyncIteratorProtocol, Sendable {
         let list: [ClusterEndpoint]

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// How a server that was left out is used again.
 @Suite(.simulated)
-struct ClusterProbeTests {
+struct ClusterProbeTests {}
+
+extension ClusterProbeTests {
     /// Runs `body` when the time of server 0 of three is over, which was ejected and works again.
     private func whileProbing(
         _ body: @escaping @Sendable (ClusterBed, Cluster, [LoopbackServer]) async throws -> Void

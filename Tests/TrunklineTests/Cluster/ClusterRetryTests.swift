@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// The budget of retries, and second copies of requests.
 @Suite(.simulated)
-struct ClusterRetryTests {
+struct ClusterRetryTests {}
+
+extension ClusterRetryTests {
     // MARK: The budget
 
     /// Retries counted as requests, and so earned further retries: a share of 0.5 gave 1 retry a call, and 1.0 gave

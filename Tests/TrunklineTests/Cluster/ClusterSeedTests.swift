@@ -14,7 +14,9 @@ import TrunklineTesting
 /// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints all that
 /// happens.
 @Suite(.simulated, .timeLimit(.minutes(60)))
-struct ClusterSeedTests {
+struct ClusterSeedTests {}
+
+extension ClusterSeedTests {
     @Test func everyCallOfAClusterEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed) }
         let count = TestEnvironment.seeds ?? 15

@@ -11,7 +11,9 @@ import Testing
 
 /// The servers of a cluster, in simulated networks: who is used, who is left out, and what is told about it.
 @Suite(.simulated)
-struct ClusterServerTests {
+struct ClusterServerTests {}
+
+extension ClusterServerTests {
     private static let request = Request(type: 0x410, body: "hello")
 
     /// A protocol with error responses.

@@ -8,7 +8,9 @@ import TrunklineTesting
 /// Where the requests of a cluster go: the shares of servers that are new, have returned, are slow, or fail. In 5 s,
 /// the share of a server differs by a third from the fair one by chance, in 20 s by a quarter.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ClusterShareTests {
+struct ClusterShareTests {}
+
+extension ClusterShareTests {
     // MARK: New and returned servers
 
     /// A new server counted as one of 30 ms until it had responses, and got none because of that: nothing for 20 s.

@@ -9,7 +9,9 @@ import Testing
 /// Subscriptions on one or all of the simulated servers of a cluster. A server pushes its name once a second on each
 /// link on which it has received the request.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ClusterSubscriptionTests {
+struct ClusterSubscriptionTests {}
+
+extension ClusterSubscriptionTests {
     private static let subscribe = Request(type: 100, body: "prices")
     private static let unsubscribe = Request(type: 101, body: "prices")
 

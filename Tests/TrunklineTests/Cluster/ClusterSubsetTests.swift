@@ -9,7 +9,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// Lists with more servers than a cluster uses.
-@Suite(.simulated) struct ClusterSubsetTests {
+@Suite(.simulated) struct ClusterSubsetTests {}
+
+extension ClusterSubsetTests {
     /// Addresses at which no server listens.
     private static func list(_ numbers: Range<Int>) -> [ClusterEndpoint] {
         numbers.map { ClusterEndpoint(.host("10.\($0 >> 16 & 255).\($0 >> 8 & 255).\($0 & 255)", port: 7000)) }

@@ -8,7 +8,9 @@ import Testing
 
 /// A cluster of simulated servers: who receives a request, and what becomes of those that fail.
 @Suite(.simulated)
-struct ClusterTests {
+struct ClusterTests {}
+
+extension ClusterTests {
     /// Runs `body` with a cluster of servers that reply with their own name.
     private func withSimulatedServers(
         _ count: Int,

@@ -9,7 +9,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// A zone whose servers fail, beside one whose servers work.
-@Suite(.simulated) struct ClusterZoneTests {
+@Suite(.simulated) struct ClusterZoneTests {}
+
+extension ClusterZoneTests {
     private static let request = Request(type: 0x410, body: "hello")
 
     /// A protocol with error responses.

@@ -7,7 +7,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// The addresses of a name as the servers of a cluster, and when the name is looked up.
-@Suite(.simulated) struct DiscoveryTests {
+@Suite(.simulated) struct DiscoveryTests {}
+
+extension DiscoveryTests {
     /// Runs `body` with a discovery of "orders:7000", whose answers take no time, and checks that cancelling it ends it.
     private func simulate(
         seed: UInt64 = 1,

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// How a table of servers that exist only as names divides requests.
 @Suite(.simulated)
-struct PickTableTests {
+struct PickTableTests {}
+
+extension PickTableTests {
     private typealias Server = SampleTable.Server
 
     private static let now = SampleTable.now

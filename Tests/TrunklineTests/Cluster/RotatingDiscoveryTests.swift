@@ -8,7 +8,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// Name servers that answer with a part of the addresses, another one each time.
-@Suite(.simulated) struct RotatingDiscoveryTests {
+@Suite(.simulated) struct RotatingDiscoveryTests {}
+
+extension RotatingDiscoveryTests {
     private static let request = Request(type: 0x410, body: "hello")
 
     /// Runs `body` with a discovery of the name "orders", whose look-ups take no time.

@@ -10,7 +10,9 @@ import Testing
 /// Calls in code that takes any `RequestSender`, and streams and uploads that may go to one client after the other, in
 /// simulated networks.
 @Suite(.simulated)
-struct RoutedCallTests {
+struct RoutedCallTests {}
+
+extension RoutedCallTests {
     private static let request = Request(type: 0x410, body: "hello")
 
     private struct Setting: Sendable {

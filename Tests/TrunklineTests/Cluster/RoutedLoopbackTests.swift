@@ -9,7 +9,9 @@ import TrunklineTesting
 /// Streams and uploads in code that takes any `RequestSender`, on real threads, where the task that hands a request to a
 /// client and its reader run at the same time.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct RoutedLoopbackTests {
+struct RoutedLoopbackTests {}
+
+extension RoutedLoopbackTests {
     /// A sender that has only what every sender must have.
     private struct Wrapper: RequestSender {
         let client: Client

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Conformances that are not declared together with the codec: by another module, by a subclass, or under a condition.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct AddedConformanceTests {
+struct AddedConformanceTests {}
+
+extension AddedConformanceTests {
     enum Place: CaseIterable {
         case condition, subclass
 

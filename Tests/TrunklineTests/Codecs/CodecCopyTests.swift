@@ -8,7 +8,9 @@ import Testing
 
 /// Every member of a codec that concerns one link runs on the copy of that link, on the client and on the test server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct CodecCopyTests {
+struct CodecCopyTests {}
+
+extension CodecCopyTests {
     /// What the members of `CountingCodec` were called with: how many frames the copy had decoded by then.
     final class Calls: Sendable {
         private let counts = Lock<[String: [Int]]>([:])

@@ -17,7 +17,9 @@ private let numbered = LengthPrefixedCodec(UInt32.self, maximumFrameSize: 64)
 
 /// The codecs that need no layout, with a real client and a real server.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct CodecLoopbackTests {
+struct CodecLoopbackTests {}
+
+extension CodecLoopbackTests {
     private func with(
         _ codec: some FrameCodec,
         options: ClientOptions = quickOptions(),

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Pings, pongs and cancel frames that a codec makes and cannot encode. Regression: they were omitted silently.
 @Suite(.tags(.realThreads))
-struct EncodingFailureLoopbackTests {
+struct EncodingFailureLoopbackTests {}
+
+extension EncodingFailureLoopbackTests {
     /// The standard layout, except that it cannot encode frames of the kind `refused`.
     struct FaultyCodec: FrameCodec, HeartbeatCodec, CancellingCodec, ServerSideCodec {
         let refused: Frame.Kind

@@ -6,7 +6,9 @@ import TrunklineTesting
 @testable import TrunklineLayouts
 
 /// Codecs that keep state for each request, in networks that lose, delay and copy.
-@Suite(.simulated, .timeLimit(.seeded)) struct EndedRequestSeedTests {
+@Suite(.simulated, .timeLimit(.seeded)) struct EndedRequestSeedTests {}
+
+extension EndedRequestSeedTests {
     /// What the codecs of all links have noted.
     private final class Notes: Sendable {
         struct Counts {

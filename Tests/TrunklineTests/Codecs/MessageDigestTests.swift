@@ -5,7 +5,9 @@ import Testing
 
 /// Hash functions, message authentication codes and derived keys, with the values that their specifications publish.
 @Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
-struct MessageDigestTests {
+struct MessageDigestTests {}
+
+extension MessageDigestTests {
     private func hex(_ text: String) -> [UInt8] {
         let digits = text.filter { $0 != " " }.compactMap(\.hexDigitValue)
         return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

@@ -6,7 +6,9 @@ import TrunklineTesting
 @testable import TrunklineLayouts
 
 /// Recipes of the articles about codecs, with the code of the snippet `Fragments`.
-@Suite(.simulated) struct RecipeTests {
+@Suite(.simulated) struct RecipeTests {}
+
+extension RecipeTests {
     // MARK: A byte for the kind, and a number for the method
 
     private static let rpc = FrameLayout {

@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// The kit and protocols whose first frames differ, which ignore frames, whose serials are not on the wire, or that have
 /// channels.
-@Suite struct UnusualProtocolTests {
+@Suite struct UnusualProtocolTests {}
+
+extension UnusualProtocolTests {
     private static let hello: [CodecConformance.Preamble] = [
         .sent(Frame(.request, body: "HELLO 2")), .received(Frame(.response, body: "OK")),
     ]

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Several addresses, and the options of sockets, with real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct AddressLoopbackTests {
+struct AddressLoopbackTests {}
+
+extension AddressLoopbackTests {
     private static let six = SocketAddress.ipv6([UInt8](repeating: 0, count: 15) + [1], port: 0, scope: 0)
 
     /// Event loops on which the name "many" has these addresses.

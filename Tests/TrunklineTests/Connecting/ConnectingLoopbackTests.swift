@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// Where a client connects to, and which errors it reports when it cannot connect.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ConnectingLoopbackTests {
+struct ConnectingLoopbackTests {}
+
+extension ConnectingLoopbackTests {
     private func port(of endpoint: Endpoint) throws -> UInt16 {
         try #require(UInt16(endpoint.description.split(separator: ":").last ?? ""))
     }

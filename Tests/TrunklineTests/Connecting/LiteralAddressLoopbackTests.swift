@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// IPv6 addresses with a zone, and IPv4 addresses in the short notation, in plaintext and over TLS.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct LiteralAddressLoopbackTests {
+struct LiteralAddressLoopbackTests {}
+
+extension LiteralAddressLoopbackTests {
     /// A link-local address of this machine, with the name of its interface; `nil` if it has none.
     private static let linkLocal: (bytes: [UInt8], interface: String)? = {
         guard case .success(let text) = contents(ofFile: "/proc/net/if_inet6", limit: 1 << 16) else { return nil }

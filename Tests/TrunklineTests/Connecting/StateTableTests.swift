@@ -8,7 +8,9 @@ import Testing
 
 /// The tables of `ConnectionStates.md`, cell by cell, in virtual time: what every state makes of everything that is asked.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StateTableTests {
+struct StateTableTests {}
+
+extension StateTableTests {
     @Test(arguments: Situation.allCases)
     func everyOperationBehavesAsDocumented(_ situation: Situation) throws {
         for operation in Operation.allCases {

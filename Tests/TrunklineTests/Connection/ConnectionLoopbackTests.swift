@@ -12,7 +12,9 @@ import TrunklineTesting
 /// that stays on the same actor. A condition that was true before an `await` may be false after it. Several tests
 /// here check this.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)))
-struct ConnectionLoopbackTests {
+struct ConnectionLoopbackTests {}
+
+extension ConnectionLoopbackTests {
     private func withConnection(
         by mechanism: Mechanism = .epoll,
         speaking layout: FrameLayout = .standard,

@@ -5,7 +5,9 @@ import Testing
 @testable import TrunklineLayouts
 
 /// The phases of links, and the places of links in their connection.
-@Suite struct LinkPhaseTests {
+@Suite struct LinkPhaseTests {}
+
+extension LinkPhaseTests {
     private func at(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 
     private func link(_ session: SessionID) -> Link {
@@ -158,6 +160,25 @@ import Testing
                     links.begin(link)
                     links.becomeReady(link, Liveness.Policy(), at: .distantPast)
                 }
+            }
+        }
+    }
+
+    /// A codec, which a link calls while it changes its state, might use the client that it serves.
+    @Test func theStateOfALinkIsNotUsedWhileItChanges() async {
+        let link = link(1)
+        let (first, second) = (link.state.machine.count, link.state.machine.count + link.state.machine.count)
+        #expect(first == 0 && second == 0)
+        await aside {
+            await #expect(processExitsWith: .failure) {
+                let link = LinkPhaseTests().link(1)
+                func change(_ state: inout Link.State) { state.holdsFrames = link.state.machine.count == 0 }
+                change(&link.state)
+            }
+            await #expect(processExitsWith: .failure) {
+                let link = LinkPhaseTests().link(1)
+                func read(_ state: borrowing Link.State) { link.state.holdsFrames = true }
+                read(link.state)
             }
         }
     }

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Frames to be sent with marks that codecs give to received frames.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct MarkedFrameTests {
+struct MarkedFrameTests {}
+
+extension MarkedFrameTests {
     /// A received frame is passed on unchanged to another server.
     @Test func aMarkedFrameIsNotWritten() throws {
         let network = SimulatedNetwork(seed: 1)

@@ -11,7 +11,9 @@ import TrunklineTesting
 /// Regression: an idempotent request was sent three times, and each time fetched a response of 300 MB that was larger
 /// than `inbound.maximumUndecoded`.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ReceivedLimitTests {
+struct ReceivedLimitTests {}
+
+extension ReceivedLimitTests {
     private static let large = Bytes([UInt8](repeating: 0x61, count: 1_000_000))
     private static let handler: LoopbackServer.Handler = { $0.body == "large" ? .reply(large) : .echo }
 

@@ -14,7 +14,9 @@ import TrunklineTesting
 #endif
 
 /// Datagrams over the sockets of this host.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct DatagramLoopbackTests {
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct DatagramLoopbackTests {}
+
+extension DatagramLoopbackTests {
     private func withDatagrams(
         by mechanism: Mechanism,
         options: ClientOptions = repeating(),

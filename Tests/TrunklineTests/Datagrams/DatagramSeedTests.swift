@@ -6,7 +6,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// Calls over networks that lose, delay, duplicate and refuse datagrams, each decided by its seed.
-@Suite(.simulated, .timeLimit(.seeded)) struct DatagramSeedTests {
+@Suite(.simulated, .timeLimit(.seeded)) struct DatagramSeedTests {}
+
+extension DatagramSeedTests {
     @Test func everyCallEndsOnceWithItsOwnAnswer() throws {
         for seed in seeds(30) {
             var random = SeededGenerator(seed: seed)

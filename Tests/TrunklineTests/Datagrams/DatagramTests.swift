@@ -7,7 +7,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// Links of datagrams, in the simulation.
-@Suite(.simulated) struct DatagramTests {
+@Suite(.simulated) struct DatagramTests {}
+
+extension DatagramTests {
     @Test func requestsAndPushesAreDatagrams() throws {
         let options = LoopbackServer.Options { $0.onConnect = .push(Frame(.push, type: 2, body: "welcome")) }
         try simulateDatagrams(server: options) { network, server, client in

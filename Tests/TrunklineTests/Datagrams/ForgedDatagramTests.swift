@@ -89,7 +89,9 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 }
 
 /// Datagrams that have been copied, delayed or forged: none of them ends a request.
-@Suite(.simulated, .timeLimit(.seeded)) struct ForgedDatagramTests {
+@Suite(.simulated, .timeLimit(.seeded)) struct ForgedDatagramTests {}
+
+extension ForgedDatagramTests {
     /// Regression: the first of them failed the request, with `protocolViolation`, and the right answer was lost. One
     /// that answers all requests failed all of them, and one with too many ranges ended the link.
     @Test(
@@ -245,7 +247,9 @@ struct TaggedCodec: FrameCodec, ResponseCheckingCodec, ServerSideCodec {
 }
 
 /// The same over the sockets of this host: the forged datagrams come from the port that was asked.
-@Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct ForgedDatagramLoopbackTests {
+@Suite(.tags(.realThreads), .timeLimit(.minutes(5))) struct ForgedDatagramLoopbackTests {}
+
+extension ForgedDatagramLoopbackTests {
     @Test(arguments: Mechanism.allCases) func forgedAnswersFailNoRequest(_ mechanism: Mechanism) async throws {
         // A forged answer, another one of another kind, and at once the right one.
         let handler: LoopbackServer.Handler = { request in

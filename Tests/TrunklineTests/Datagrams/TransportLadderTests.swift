@@ -6,7 +6,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// Endpoints of different kinds in the order of preference.
-@Suite(.simulated) struct TransportLadderTests {
+@Suite(.simulated) struct TransportLadderTests {}
+
+extension TransportLadderTests {
     /// The preferred transport does not get through, and later does.
     @Test(arguments: [true, false]) func theNextKindIsUsedUntilThePreferredOneGetsThrough(_ prefersTCP: Bool) throws {
         let (tcp, udp) = (Endpoint("tcp:7000"), Endpoint("udp://udp:7000"))

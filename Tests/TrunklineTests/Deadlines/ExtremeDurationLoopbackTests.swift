@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// Extreme durations must not trap.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ExtremeDurationLoopbackTests {
+struct ExtremeDurationLoopbackTests {}
+
+extension ExtremeDurationLoopbackTests {
     /// Regression: the timer of the attempt was before the clock's origin, further from now than 64 bits of
     /// nanoseconds reach.
     @Test(arguments: Mechanism.allCases)

@@ -8,7 +8,9 @@ import Testing
 
 /// What arrived before a deadline is read before the deadline is judged, even if the process did not run meanwhile.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StoppedProcessTests {
+struct StoppedProcessTests {}
+
+extension StoppedProcessTests {
     /// Regression: the first turn after the stop fired the timers, and read the answers after that.
     @Test(arguments: 1...30 as ClosedRange<UInt64>)
     func answersThatArriveWhileTheProcessIsStoppedAreNoTimeouts(_ seed: UInt64) throws {

@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// Which timeout applies to a call.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct TimeoutTests {
+struct TimeoutTests {}
+
+extension TimeoutTests {
     /// Runs `call` against a server that never answers, for at most 100 s, and checks that it times out
     /// after `expected`.
     private func expectTimeout(

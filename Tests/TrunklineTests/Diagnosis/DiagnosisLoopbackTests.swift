@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Reports of links that end, on real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct DiagnosisLoopbackTests {
+struct DiagnosisLoopbackTests {}
+
+extension DiagnosisLoopbackTests {
     /// Regression: the reset came while nothing was read. A write noticed it, and reading the rest then ended as if the
     /// server had closed the link cleanly. The report said so, and the probe did not run.
     @Test(arguments: Mechanism.allCases)

@@ -21,7 +21,9 @@ let layoutWithPongs = FrameLayout {
 
 /// Which frames the probe takes for answers to other pings, in virtual time.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ProbePongSimulationTests {
+struct ProbePongSimulationTests {}
+
+extension ProbePongSimulationTests {
     /// A layout whose server answers the pings of a link by a script.
     private struct ScriptedCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
         private var base: FrameLayout

@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// How the probe judges answers to pings, and what it says about certificates.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ProbePongTests {
+struct ProbePongTests {}
+
+extension ProbePongTests {
     /// A layout whose server answers pings with another serial: the one of the ping plus `offset`.
     private struct ShiftingCodec: FrameCodec, HeartbeatCodec, ServerSideCodec {
         private var base = layoutWithPongs

@@ -7,7 +7,9 @@ import Testing
 
 /// Frames that were received but not delivered when their link began to drain. The socket does not report them again.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct DrainingReadTests {
+struct DrainingReadTests {}
+
+extension DrainingReadTests {
     /// Runs `body` with a client of the servers at "a:1" and "b:1". These answer with `bytes` and an echo behind
     /// them, all at once.
     private func simulate(

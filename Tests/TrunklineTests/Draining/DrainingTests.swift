@@ -6,7 +6,9 @@ import Trunkline
 
 /// Changing from one endpoint to another while requests are in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct DrainingTests {
+struct DrainingTests {}
+
+extension DrainingTests {
     /// A protocol whose server can announce shutdown, with a retry delay in seconds: "!60".
     struct PoliteCodec: FrameCodec, CancellingCodec, GoAwayCodec, ServerSideCodec {
         var layout = FrameLayout.standard

@@ -7,7 +7,9 @@ import Trunkline
 /// Servers that say why they end a link, at once or when its requests have been answered: `connection.close` of AMQP 0-9-1,
 /// which the client answers with `close-ok`, or the reply 421 of SMTP (RFC 5321, section 3.8).
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct FarewellTests {
+struct FarewellTests {}
+
+extension FarewellTests {
     private func simulate(
         _ options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedNetwork, [LoopbackServer], Client) async throws -> Void

@@ -8,7 +8,9 @@ import Trunkline
 /// Servers that stop answering on a link, responses that end with the connection, and what codecs learn
 /// about sent frames.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct FinalResponseTests {
+struct FinalResponseTests {}
+
+extension FinalResponseTests {
     /// Runs `body` with servers at "a:1" and "b:1", and a client of both.
     private func simulate(
         seed: UInt64 = 1,

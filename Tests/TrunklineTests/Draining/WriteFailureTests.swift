@@ -7,7 +7,9 @@ import Trunkline
 
 /// Writes that find the link closed while the data read from it is still being handled.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct WriteFailureTests {
+struct WriteFailureTests {}
+
+extension WriteFailureTests {
     /// Regression: the write of the pong failed, the rest of the link's data was read, and the same frames were handled
     /// again, among them the ping. This repeated until the stack overflowed.
     @Test func framesReceivedBeforeAResetInAHandshakeAreHandledOnce() throws {

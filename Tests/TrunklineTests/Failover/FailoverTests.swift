@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Suspension, switches and replaced endpoints, with a second server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct FailoverTests {
+struct FailoverTests {}
+
+extension FailoverTests {
     /// Like `simulate`, with a second server at "other:7000".
     private func simulateTwo(
         options: ClientOptions = ClientOptions(),

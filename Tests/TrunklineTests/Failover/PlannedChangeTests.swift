@@ -8,7 +8,9 @@ import Testing
 
 /// Planned changes: the next link is established while the present one stays in use.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct PlannedChangeTests {
+struct PlannedChangeTests {}
+
+extension PlannedChangeTests {
     // MARK: No request waits
 
     enum Change: CaseIterable, Sendable {

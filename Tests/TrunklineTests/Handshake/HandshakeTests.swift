@@ -9,7 +9,9 @@ import TrunklineTesting
 
 /// The handshake: the exchange on a new link before any other traffic.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct HandshakeTests {
+struct HandshakeTests {}
+
+extension HandshakeTests {
     /// Options with a handshake that logs in.
     private static func login(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions { options in

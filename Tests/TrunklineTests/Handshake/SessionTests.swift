@@ -12,7 +12,9 @@ import Testing
 /// number (`<resume previd='…'/>`), and the server says `<resumed/>` or `<failed/>`. In the second case the client begins
 /// a new one.
 @Suite(.simulated, .timeLimit(.seeded))
-struct SessionTests {
+struct SessionTests {}
+
+extension SessionTests {
     /// A server that answers each request with the number of the session of its link.
     private final class Sessions: Sendable {
         private struct State {

@@ -13,7 +13,9 @@ import TrunklineTesting
 /// A peer on a Unix domain socket that has shut down its reading side and keeps writing. Every write to it fails, and
 /// there is always more to read.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct HalfClosedPeerTests {
+struct HalfClosedPeerTests {}
+
+extension HalfClosedPeerTests {
     /// Regression: the answer to a ping found the link closed and read the rest of its data, which contained the next
     /// ping. Thousands of pings nested as many calls, until the stack overflowed.
     @Test func pingsDuringTheHandshakeDoNotNestCalls() async throws {

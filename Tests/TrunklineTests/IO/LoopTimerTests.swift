@@ -5,7 +5,9 @@ import Testing
 
 /// Timers that fire together.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct LoopTimerTests {
+struct LoopTimerTests {}
+
+extension LoopTimerTests {
     private final class Target: TimerTarget {
         func timerFired() {}
     }

@@ -18,7 +18,9 @@ import TrunklineTesting
 /// The system takes a zero byte as the end of a name or path. The name that it uses would then differ from the name
 /// that was checked.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct NulByteTests {
+struct NulByteTests {}
+
+extension NulByteTests {
     @Test func addressesWithAZeroByteAreInvalid() {
         #expect(literalAddress("127.0.0.1", port: 1) == .loopback(port: 1))
         for text in ["127.0.0.1\0.trusted.example", "127.0.0.1\0", "::1\0x", "\0"] {

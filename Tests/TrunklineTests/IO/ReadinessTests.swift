@@ -18,7 +18,9 @@ import TrunklineTesting
 
 /// An event loop when system calls fail.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ReadinessTests {
+struct ReadinessTests {}
+
+extension ReadinessTests {
     /// An actor on a separate event loop, which has one listener or one socket.
     private actor Owner: TransportHandler, ListenerHandler {
         nonisolated let loop: SocketEventLoop
@@ -215,7 +217,9 @@ struct ReadinessTests {
 }
 
 /// The timers of an event loop that arms many timers and disarms most of them.
-@Suite struct TimerQueueTests {
+@Suite struct TimerQueueTests {}
+
+extension TimerQueueTests {
     private final class Target: TimerTarget {
         func timerFired() {}
     }

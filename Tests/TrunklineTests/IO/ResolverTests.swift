@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// The resolver of real names: its threads, its queue, and which callers get an answer.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ResolverTests {
+struct ResolverTests {}
+
+extension ResolverTests {
     /// Records look-ups, and holds their answers until it is opened.
     private final class Names: Sendable {
         private let state = Lock((asked: [String](), isOpen: false))

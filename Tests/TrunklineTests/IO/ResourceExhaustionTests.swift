@@ -16,7 +16,9 @@ import TrunklineTesting
 /// A process without free file descriptors or threads: attempts fail with the cause, and succeed when these are
 /// available again. Regression: the process trapped when the first client was created.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ResourceExhaustionTests {
+struct ResourceExhaustionTests {}
+
+extension ResourceExhaustionTests {
     /// In a separate process, which lowers its limit to the descriptors that are open already.
     @Test func withoutDescriptorsAttemptsFailAndThenSucceed() async {
         await aside {

@@ -10,7 +10,9 @@ import Trunkline
 #endif
 
 /// What the package itself writes must not end the program of the user.
-@Suite(.tags(.realThreads)) struct StandardErrorTests {
+@Suite(.tags(.realThreads)) struct StandardErrorTests {}
+
+extension StandardErrorTests {
     /// `server 2>&1 | head`: nothing reads standard error any more. SIGPIPE would end this process.
     @Test func aPipeWithoutAReaderIsHarmless() {
         var ends: [Int32] = [-1, -1]

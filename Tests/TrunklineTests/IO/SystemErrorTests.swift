@@ -12,7 +12,9 @@ import Testing
 #endif
 
 /// What the error numbers of the system mean, which depends on the call that failed.
-@Suite struct SystemErrorTests {
+@Suite struct SystemErrorTests {}
+
+extension SystemErrorTests {
     private typealias Code = TransportError.Code
 
     @Test(

@@ -3,7 +3,9 @@ import Trunkline
 import TrunklineTesting
 
 @Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
-struct ExtendedLayoutTests {
+struct ExtendedLayoutTests {}
+
+extension ExtendedLayoutTests {
     /// Type 0x402, version 1, serial 0x401, content type JSON, SHA-256 of the body, length 8, the body.
     private static let request = hex(
         """

@@ -26,7 +26,9 @@ struct CRC32CTests {
 }
 
 @Suite(.tags(.realThreads), .enabled(if: CryptoLibrary.system != nil, "libcrypto is not installed"))
-struct DigestTests {
+struct DigestTests {}
+
+extension DigestTests {
     private func layout(_ checksum: Checksum, over scope: Checksum.Scope = .body) throws -> FrameLayout {
         try FrameLayout(validating: [
             .length(UInt16.self, counting: .body), .body, .checksum(checksum, over: scope, order: .littleEndian),

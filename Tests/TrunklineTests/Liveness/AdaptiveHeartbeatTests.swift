@@ -9,7 +9,9 @@ import Testing
 /// How a client learns the interval of heartbeats (`liveness.adaptiveInterval`), in virtual time: from 30 s to 10 min,
 /// beginning with 3.5 min.
 @Suite(.simulated, .timeLimit(.seeded))
-struct AdaptiveHeartbeatTests {
+struct AdaptiveHeartbeatTests {}
+
+extension AdaptiveHeartbeatTests {
     private static let hour = Duration.seconds(3600)
     private static let day = Duration.seconds(86_400)
     private static let range = Duration.seconds(30)...(.seconds(600))

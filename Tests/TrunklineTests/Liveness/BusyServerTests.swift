@@ -10,7 +10,9 @@ import Testing
 /// Such a server lost its link `probeAfter` and `deadline` after each request that took longer: 15.5 s by default. A child
 /// process was killed in the middle of its work, and the error blamed "a firewall, NAT or load balancer" on a pipe.
 @Suite(.simulated, .timeLimit(.seeded))
-struct BusyServerTests {
+struct BusyServerTests {}
+
+extension BusyServerTests {
     enum Place: CaseIterable, Sendable {
         case child, unix, inOrder
 

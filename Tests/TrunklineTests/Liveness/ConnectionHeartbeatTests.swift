@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Heartbeats of connections without a client, and timers after they are closed.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ConnectionHeartbeatTests {
+struct ConnectionHeartbeatTests {}
+
+extension ConnectionHeartbeatTests {
     @Test func aConnectionWithoutAClientAnswersPingsAndDeliversNoPongs() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {

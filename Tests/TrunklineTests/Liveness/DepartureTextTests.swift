@@ -11,7 +11,9 @@ import TrunklineTesting
 /// A link that was replaced because one request that no other may follow was cancelled had the text "the latest request on
 /// the link timed out several times in a row", and a request with a serial that held others was "the response that is due".
 @Suite(.simulated, .timeLimit(.seeded))
-struct DepartureTextTests {
+struct DepartureTextTests {}
+
+extension DepartureTextTests {
     enum Rule: CaseIterable, Sendable {
         case cancelledHolder, timedOutHolder, stalls, stallsOfAChannel, silence
         case holderWithSerial, oldestInOrder, alone, channel, serials, places

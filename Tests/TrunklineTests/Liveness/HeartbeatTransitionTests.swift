@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Heartbeats when a link begins, and when it begins to drain.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct HeartbeatTransitionTests {
+struct HeartbeatTransitionTests {}
+
+extension HeartbeatTransitionTests {
     /// No other traffic comes before the handshake. Regression: without a link, the liveness machine had the default
     /// policy. It was armed as soon as reading began, and sent a ping into the handshake.
     @Test func noPingGoesOutDuringTheHandshake() throws {

@@ -8,7 +8,9 @@ import Testing
 
 /// Links on which bytes arrive, but no frames, and servers that answer nothing: what the client notices, and how.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct LivenessTests {
+struct LivenessTests {}
+
+extension LivenessTests {
     enum Variant: String, CaseIterable, Sendable {
         case standard
         /// Matched by serial, without a ping.

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Links matched in order whose responses are missing or late: when they are replaced, and when not.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ResponseStallTests {
+struct ResponseStallTests {}
+
+extension ResponseStallTests {
     private static func options(_ maximumStalls: Int? = 3) -> ClientOptions {
         ClientOptions {
             $0.requests.timeout = .seconds(1)

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Servers that accept and send nothing, and servers that stop in the middle of a frame.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct SilentServerLoopbackTests {
+struct SilentServerLoopbackTests {}
+
+extension SilentServerLoopbackTests {
     /// The server is alive and does not answer requests. The link works.
     @Test(arguments: Mechanism.allCases)
     func aServerThatNeverAnswersFailsTheRequestsNotTheLink(_ mechanism: Mechanism) async throws {

@@ -8,7 +8,9 @@ import Trunkline
 /// section 4.11; RFC 3909), and Tflush of 9P. By `flush(5)` of Plan 9, "the server must answer the flush message", the
 /// request may be answered before that, and its tag may be used again when the answer to the flush has come.
 @Suite(.simulated, .timeLimit(.seeded))
-struct CancelKindTests {
+struct CancelKindTests {}
+
+extension CancelKindTests {
     private func simulate(
         _ codec: TagCodec,
         _ options: ClientOptions = ClientOptions(),

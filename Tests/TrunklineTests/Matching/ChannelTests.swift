@@ -6,7 +6,9 @@ import Trunkline
 
 /// Protocols that match responses in the order of the requests of a channel.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ChannelTests {
+struct ChannelTests {}
+
+extension ChannelTests {
     private func simulate(
         _ codec: LaneCodec = LaneCodec(),
         _ options: ClientOptions = ClientOptions(),

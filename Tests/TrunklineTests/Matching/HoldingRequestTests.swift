@@ -6,7 +6,9 @@ import Trunkline
 /// Requests that nothing may follow, in a protocol with serials, as IDLE of IMAP: "the client MUST NOT send a command while
 /// the server is waiting for the DONE" (RFC 2177, section 3).
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct HoldingRequestTests {
+struct HoldingRequestTests {}
+
+extension HoldingRequestTests {
     private func simulate(
         _ options: ClientOptions = ClientOptions(),
         _ body: @escaping @Sendable (SimulatedNetwork, LoopbackServer, Client) async throws -> Void

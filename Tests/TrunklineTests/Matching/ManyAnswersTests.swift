@@ -7,7 +7,9 @@ import Trunkline
 /// delivery tag is treated as 'up to and including'"); selective ones, as in RFC 9000, section 19.3; and errors that concern
 /// everything, as `channel.close` of AMQP.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ManyAnswersTests {
+struct ManyAnswersTests {}
+
+extension ManyAnswersTests {
     private func simulate(
         _ codec: WordsCodec = WordsCodec(),
         _ options: ClientOptions = ClientOptions(),

@@ -47,7 +47,9 @@ private let narrowLayout = FrameLayout {
 
 /// How responses are matched with requests: in order, and by few serials.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct MatchingLoopbackTests {
+struct MatchingLoopbackTests {}
+
+extension MatchingLoopbackTests {
     private func withLines(
         options: ClientOptions = quickOptions(),
         handler: @escaping LoopbackServer.Handler = { _ in .echo },

@@ -8,7 +8,9 @@ import TrunklineTesting
 /// requests for distinct channels MAY be replied to out-of-order". Replies have no number, and say only whether the request
 /// has succeeded, so a reply that is matched wrongly is noticed by its outcome.
 @Suite(.simulated, .timeLimit(.seeded))
-struct SSHChannelTests {
+struct SSHChannelTests {}
+
+extension SSHChannelTests {
     /// The outcome of a request, which its name says.
     private func isAccepted(_ name: String) -> Bool { name.hasPrefix("yes") }
 

@@ -7,7 +7,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// Serials that cannot be guessed: drawn at random, and with more than 64 bits, as those of STUN.
-@Suite(.simulated, .timeLimit(.seeded)) struct SerialNumberingSeedTests {
+@Suite(.simulated, .timeLimit(.seeded)) struct SerialNumberingSeedTests {}
+
+extension SerialNumberingSeedTests {
     /// The header of STUN (RFC 8489 §5): the type, the length, a constant, and 96 bits of the transaction.
     private static func stun(usesRandomSerials: Bool = true) -> FrameLayout {
         FrameLayout {

@@ -8,7 +8,9 @@ import TrunklineTesting
 /// Parts of replies that belong to several requests: one message for several subscriptions, or the progress of a group
 /// of requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct SharedPartTests {
+struct SharedPartTests {}
+
+extension SharedPartTests {
     private func simulate(
         _ codec: WordsCodec = WordsCodec(maximumLine: 200_000),
         _ options: ClientOptions = ClientOptions(),

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// What only a real system can measure.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct MetricsLoopbackTests {
+struct MetricsLoopbackTests {}
+
+extension MetricsLoopbackTests {
     @Test(arguments: [true, false])
     func theSystemDescribesTheConnectionOfTheLink(overTLS: Bool) async throws {
         try await withServerAndClient(by: .epoll, overTLS: overTLS) { _, client in

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// What `Client.metrics` counts and measures.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct MetricsTests {
+struct MetricsTests {}
+
+extension MetricsTests {
     private typealias Failure = ClientMetrics.Failure
 
     @Test func everyEndIsCountedByItsCodeAndFate() throws {

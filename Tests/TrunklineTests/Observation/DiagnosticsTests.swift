@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// What operators ask clients and connections for. Most of it is tested with the feature that it shows.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct DiagnosticsTests {
+struct DiagnosticsTests {}
+
+extension DiagnosticsTests {
     @Test func aConnectionDescribesItsLinkLikeAClient() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {

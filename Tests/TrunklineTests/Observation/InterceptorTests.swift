@@ -46,7 +46,9 @@ private struct Typed: TypedRequest {
 
 /// Interceptors: every call form passes them, in the caller's task.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct InterceptorTests {
+struct InterceptorTests {}
+
+extension InterceptorTests {
     @Test func everyCallFormPassesOnce() throws {
         let witness = Witness { $0.recordsTimeline = true }
         let options = ClientOptions { $0.interceptors = [witness] }

@@ -30,7 +30,9 @@ final class EventCollector: ClientObserver {
 
 /// What observers are told.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ObserverTests {
+struct ObserverTests {}
+
+extension ObserverTests {
     @Test func theLifeOfARequestIsTold() throws {
         let collector = EventCollector()
         let options = ClientOptions { $0.observers = [collector] }
@@ -284,7 +286,9 @@ struct ObserverTests {
 
 /// Delivery by a queue, with real threads.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct EventQueueTests {
+struct EventQueueTests {}
+
+extension EventQueueTests {
     /// Blocks the thread until `isReleased`, or for two minutes: other tests need the thread.
     private static func block(until isReleased: Lock<Bool>) {
         let limit = ContinuousClock.now + .seconds(120)

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// The timelines of requests: in errors, in recorders and among the slowest requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct TimelineTests {
+struct TimelineTests {}
+
+extension TimelineTests {
     @Test func aTimeoutSaysWhereItsRequestWas() throws {
         let options = ClientOptions {
             ($0.liveness.probeAfter, $0.liveness.deadline) = (.seconds(5), .seconds(10))

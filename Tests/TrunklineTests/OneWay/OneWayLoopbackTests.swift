@@ -5,7 +5,9 @@ import TrunklineTesting
 
 /// One-way messages from many threads.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct OneWayLoopbackTests {
+struct OneWayLoopbackTests {}
+
+extension OneWayLoopbackTests {
     /// The numbers that a server received, by the caller that sent them.
     private final class Ledger: Sendable {
         private let numbers = Mutex<[Int: [Int]]>([:])

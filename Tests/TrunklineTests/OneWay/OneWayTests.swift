@@ -7,7 +7,9 @@ import Testing
 
 /// One-way messages that no caller waits for, and batches of one-way messages.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct OneWayTests {
+struct OneWayTests {}
+
+extension OneWayTests {
     /// A network that holds little, for a server that can stop reading. Not for TLS, which encrypts ahead
     /// of the kernel.
     private static let narrow: NetworkConditions = {

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// The local address of a socket.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct LocalAddressTests {
+struct LocalAddressTests {}
+
+extension LocalAddressTests {
     private actor Owner: TransportHandler {
         nonisolated let loop = EventLoops(count: 1).next()
         nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }

@@ -189,7 +189,9 @@ import TrunklineTesting
 #endif
 
 /// The addresses of this host, which has at least a loopback address.
-@Suite struct InterfaceAddressTests {
+@Suite struct InterfaceAddressTests {}
+
+extension InterfaceAddressTests {
     @Test func theLoopbackAddressIsListed() throws {
         let all = try #require(InterfaceAddress.all())
         let loopback = try #require(all.first { $0.address == .loopback(port: 0) })

@@ -6,7 +6,9 @@ import Trunkline
 
 /// How a client reacts to changes of the host's network.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct PathTests {
+struct PathTests {}
+
+extension PathTests {
     /// Options with a back-off that only a network change shortens, and with a long timeout.
     private func patient(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions {

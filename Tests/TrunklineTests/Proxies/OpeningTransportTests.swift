@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 @testable import TrunklineIO
 
-@Suite(.tags(.realThreads)) struct OpeningTransportTests {
+@Suite(.tags(.realThreads)) struct OpeningTransportTests {}
+
+extension OpeningTransportTests {
     /// Regression: with a header of the PROXY protocol alone, nobody knew what the server had acknowledged, so an unanswered
     /// ping ended the link of a busy server in spite of `liveness.endsBusyLinks`.
     @Test(arguments: [false, true]) func onlyAProxyHidesWhatTheServerAcknowledges(isProxied: Bool) throws {

@@ -3,7 +3,9 @@ import Testing
 @testable import TrunklineCore
 
 /// Proxies as text, in the environment, and the servers that are reached without them.
-@Suite struct ProxyParsingTests {
+@Suite struct ProxyParsingTests {}
+
+extension ProxyParsingTests {
     @Test(arguments: [
         ("socks5://proxy:1081", Proxy.socks5("proxy", port: 1081)), ("socks5h://proxy", .socks5("proxy")),
         ("SOCKS://[2001:db8::1]:9", .socks5("2001:db8::1", port: 9)), ("http://proxy/", .http("proxy", port: 80)),

@@ -7,7 +7,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// Links through a proxy, in the simulation.
-@Suite(.simulated) struct ProxyTests {
+@Suite(.simulated) struct ProxyTests {}
+
+extension ProxyTests {
     private static let account = (username: "edge", password: "se:cret")
 
     @Test(arguments: Proxy.Kind.allCases, [false, true])

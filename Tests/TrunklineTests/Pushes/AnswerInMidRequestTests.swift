@@ -10,7 +10,9 @@ import Testing
 /// Answers waited for what holds requests back, as one-way messages do: with a limit of 1, the request in flight waited for
 /// its server, which waited for the answer, which waited for the request, until its deadline.
 @Suite(.simulated, .timeLimit(.seeded))
-struct AnswerInMidRequestTests {
+struct AnswerInMidRequestTests {}
+
+extension AnswerInMidRequestTests {
     /// Asks something in the middle of the first request, which contains "import" and has the serial 1, and answers it when
     /// it has been told.
     private static func react(to frame: Frame) -> Reaction {

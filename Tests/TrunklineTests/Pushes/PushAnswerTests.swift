@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Answers to pushes. They go out on the link of their push or not at all.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct PushAnswerTests {
+struct PushAnswerTests {}
+
+extension PushAnswerTests {
     /// Makes the server send a push, and returns the push.
     private func push(from server: LoopbackServer, to client: Client) async throws -> PushMessage {
         var pushes = client.pushes().messages.makeAsyncIterator()

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Streams of pushes are bounded, report dropped pushes, and do not delay responses.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct PushLoopbackTests {
+struct PushLoopbackTests {}
+
+extension PushLoopbackTests {
     /// Responds to "flood" with a thousand numbered pushes and then an echo.
     private static let flood: LoopbackServer.Handler = { request in
         guard request.body == "flood" else { return .echo }

@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Streams of selected pushes, and finishing a stream.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct PushSelectionTests {
+struct PushSelectionTests {}
+
+extension PushSelectionTests {
     /// The elements of `stream` until its end, as text.
     private func words(of stream: PushStream) async -> [String] {
         var words: [String] = []

@@ -6,7 +6,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct SubscriptionTests {
+struct SubscriptionTests {}
+
+extension SubscriptionTests {
     /// Regression: a client that only subscribed never connected, because only requests and `connect()` made it
     /// establish a link.
     @Test func aSubscriberMakesTheClientConnect() throws {

@@ -7,7 +7,9 @@ import TrunklineTesting
 @testable import TrunklineLayouts
 
 /// `connect(timeout:)` of clients and clusters. Without it, `connect()` was said to fail early, and waited for ever.
-@Suite(.simulated) struct ConnectTimeoutTests {
+@Suite(.simulated) struct ConnectTimeoutTests {}
+
+extension ConnectTimeoutTests {
     private static let endpoint: Endpoint = "10.1.0.1:7000"
 
     /// The error of `connect`, and how long it took in virtual time.

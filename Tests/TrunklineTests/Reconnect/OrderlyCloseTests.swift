@@ -8,7 +8,9 @@ import TrunklineTesting
 /// Regression: each link shorter than `stableAfter` counted as a failed attempt. After eight links of 2 s the client
 /// waited for 25 s, while requests timed out.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct OrderlyCloseTests {
+struct OrderlyCloseTests {}
+
+extension OrderlyCloseTests {
     /// The present state.
     private func state(of client: Client) async -> ConnectionState? {
         for await state in client.states { return state }

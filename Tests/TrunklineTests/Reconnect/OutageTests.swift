@@ -9,7 +9,9 @@ import TrunklineTesting
 /// After every outage the state is `ready` again, everywhere where it can be read, and the log says so: also after a
 /// second outage within a minute, which the log only summarises.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct OutageTests {
+struct OutageTests {}
+
+extension OutageTests {
     /// The standard layout, with its pings. A push "!" announces the shutdown.
     private struct Codec: FrameCodec, HeartbeatCodec, GoAwayCodec, ServerSideCodec {
         var polite = DrainingTests.PoliteCodec()

@@ -5,7 +5,9 @@ import TrunklineDiagnostics
 import TrunklineTesting
 
 /// The flight recorder in real time.
-@Suite(.tags(.realThreads)) struct RecorderLoopbackTests {
+@Suite(.tags(.realThreads)) struct RecorderLoopbackTests {}
+
+extension RecorderLoopbackTests {
     /// The rest of a wait shrinks between two looks at the state. That must not look like another wait.
     @Test(.timeLimit(.minutes(5)), arguments: Mechanism.allCases)
     func aWaitIsOneState(by mechanism: Mechanism) async throws {

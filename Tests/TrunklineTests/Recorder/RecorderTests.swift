@@ -4,7 +4,9 @@ import TrunklineDiagnostics
 import TrunklineTesting
 
 /// The flight recorder, and its text.
-@Suite(.simulated) struct RecorderTests {
+@Suite(.simulated) struct RecorderTests {}
+
+extension RecorderTests {
     private func options(_ change: (inout ClientOptions) -> Void = { _ in }) -> ClientOptions {
         ClientOptions {
             $0.recorder = .ring()

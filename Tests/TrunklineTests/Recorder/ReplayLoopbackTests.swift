@@ -7,7 +7,9 @@ import TrunklineTesting
 /// Incidents over real sockets, dumped as the article on recordings says. The article's assertion passes on each dump,
 /// with the options of the recorded client.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(10)))
-struct ReplayLoopbackTests {
+struct ReplayLoopbackTests {}
+
+extension ReplayLoopbackTests {
     /// How many times a recording is replayed, each with another order of what happens at the same instant.
     private static let seeds: [UInt64] = [1, 2]
 

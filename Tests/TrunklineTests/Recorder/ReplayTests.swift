@@ -4,7 +4,9 @@ import TrunklineDiagnostics
 import TrunklineTesting
 
 /// Replaying a recording: the same calls end in the same way.
-@Suite(.simulated) struct ReplayTests {
+@Suite(.simulated) struct ReplayTests {}
+
+extension ReplayTests {
     /// Records `body` in one network, and replays it in another, from its text.
     private func replay(
         speaking codec: some FrameCodec = FrameLayout.standard,

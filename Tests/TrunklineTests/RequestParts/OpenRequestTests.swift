@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Requests in parts as callers send them.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct OpenRequestTests {
+struct OpenRequestTests {}
+
+extension OpenRequestTests {
     @Test func partsGoOutInOrderWhileTheReplyArrives() throws {
         let handler: LoopbackServer.Handler = { _ in
             .perform { exchange in

@@ -9,7 +9,9 @@ import TrunklineTesting
 ///
 /// `open` required serials, so such a command was several requests, between which others could go out.
 @Suite(.simulated, .timeLimit(.seeded))
-struct OrderedUploadTests {
+struct OrderedUploadTests {}
+
+extension OrderedUploadTests {
     private static func react(to frame: Frame) -> Reaction {
         let text = String(frame.body)
         if text.hasPrefix("DATA refused") { return .reply("554 no") }

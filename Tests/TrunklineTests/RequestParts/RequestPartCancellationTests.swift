@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Exchanges that are cancelled, or lose their link, in every phase.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct RequestPartCancellationTests {
+struct RequestPartCancellationTests {}
+
+extension RequestPartCancellationTests {
     private static let joining: LoopbackServer.Handler = { _ in .perform(join) }
 
     // MARK: Cancelled

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Requests in parts over real sockets: very many, very long ones, and some that are cancelled.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct RequestPartLoopbackTests {
+struct RequestPartLoopbackTests {}
+
+extension RequestPartLoopbackTests {
     /// Checks that the parts are numbered, sends every seventh one back as a part, and replies with their count.
     private static let handler: LoopbackServer.Handler = { request in
         .perform { exchange in

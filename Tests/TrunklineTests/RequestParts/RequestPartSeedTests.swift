@@ -11,7 +11,9 @@ import Testing
 /// are complete or followed by a cancel frame or the end of the link. No part is taken for a request. Some parts of
 /// replies belong to several requests: each of these receives them once, in order, and no other one does.
 @Suite(.simulated, .timeLimit(.minutes(20)))
-struct RequestPartSeedTests {
+struct RequestPartSeedTests {}
+
+extension RequestPartSeedTests {
     @Test func everyPartArrivesInItsPlaceOrNotAtAll() async throws {
         let one = TestEnvironment.seed
         let count = TestEnvironment.seeds ?? 100

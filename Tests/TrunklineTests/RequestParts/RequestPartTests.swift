@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Frames that a client adds to a request in flight.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct RequestPartTests {
+struct RequestPartTests {}
+
+extension RequestPartTests {
     @Test func aRequestInPartsArrivesWholeAndInOrder() throws {
         try simulate(handler: { _ in .perform(join) }) { service, client in
             let stream = client.open(piece("a")).responses

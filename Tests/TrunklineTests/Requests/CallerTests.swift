@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// The tasks of the callers: on which executor they resume, and how their cancellation handlers are nested.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct CallerTests {
+struct CallerTests {}
+
+extension CallerTests {
     private struct NoInterceptor: ClientInterceptor {
         func intercept(_ call: inout ClientCall) throws(ClientError) -> Completion? { nil }
     }

@@ -9,7 +9,9 @@ import Testing
 /// Requests that are alone on their link (`CallOptions.isExclusive`), as LDAP requires of a bind (RFC 4511, section
 /// 4.2.1): the operations before it end first, and the client sends nothing more before the response.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ExclusiveRequestTests {
+struct ExclusiveRequestTests {}
+
+extension ExclusiveRequestTests {
     private static let alone = CallOptions(isExclusive: true)
 
     /// A server that notes which requests it works on at a time.

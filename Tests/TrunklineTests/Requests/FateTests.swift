@@ -8,7 +8,9 @@ import Testing
 
 /// The fates that callers receive, compared with what happened to every byte.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct FateTests {
+struct FateTests {}
+
+extension FateTests {
     /// `notSent` means that it is safe to send the request again.
     @Test(arguments: [
         (earlier: ClientError.Fate.notSent, latest: ClientError.Fate.notSent, whole: ClientError.Fate.notSent),

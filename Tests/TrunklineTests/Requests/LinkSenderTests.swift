@@ -8,7 +8,9 @@ import TrunklineTesting
 
 /// Sequences of requests that depend on each other and on their link: open a handle, use it.
 @Suite(.simulated, .timeLimit(.seeded))
-struct LinkSenderTests {
+struct LinkSenderTests {}
+
+extension LinkSenderTests {
     /// A server that opens handles. A handle is known only on the link on which it was opened.
     private final class Handles: Sendable {
         private struct State {

@@ -3,7 +3,9 @@ import Trunkline
 import TrunklineTesting
 
 /// An invalid response says what is wrong with it: at which place, and what was expected, but no bytes of its body.
-@Suite(.simulated) struct MalformedResponseTests {
+@Suite(.simulated) struct MalformedResponseTests {}
+
+extension MalformedResponseTests {
     /// Marks responses whose body begins with "bad" as malformed, and pushes that do.
     private struct MarkingCodec: FrameCodec, ServerSideCodec {
         var layout = FrameLayout.standard

@@ -10,7 +10,9 @@ import TrunklineTesting
 ///
 /// One case at a time: two that block would take both threads of the pool.
 @Suite(.tags(.realThreads), .serialized, .timeLimit(.minutes(5)))
-struct ParkedTaskTests {
+struct ParkedTaskTests {}
+
+extension ParkedTaskTests {
     /// Resumes continuations on a thread of its own, as soon as they are there.
     private final class Resumer: Sendable {
         private let waiting = Lock<[(Continuation<Int>, Int)]>([])

@@ -9,7 +9,9 @@ import TrunklineTesting
 
 /// Requests that wait for a link, requests that do not wait for one, and limits on waiting requests.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct QueueingTests {
+struct QueueingTests {}
+
+extension QueueingTests {
     // MARK: Requests that are never retried
 
     @Test func aRequestThatIsNeverRetriedEndsWithItsLink() throws {

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Single requests and their cancellation, over real sockets.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct RequestLoopbackTests {
+struct RequestLoopbackTests {}
+
+extension RequestLoopbackTests {
     // MARK: Cancelling
 
     @Test(arguments: Mechanism.allCases)

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Typed requests in every form of call, and responses with a content type.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct TypedRequestTests {
+struct TypedRequestTests {}
+
+extension TypedRequestTests {
     private struct Malformed: Error, Equatable {}
 
     /// A request for a number.

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Requests that are retried, and requests that are not, in virtual time.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct RetryTests {
+struct RetryTests {}
+
+extension RetryTests {
     /// Resets the link on the first `count` requests, and then echoes.
     private func resetting(_ count: Int) -> LoopbackServer.Handler {
         let left = Countdown(count)

@@ -11,7 +11,9 @@ import TrunklineTesting
 /// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone and prints
 /// all that happens.
 @Suite(.simulated, .timeLimit(.minutes(60)))
-struct ClientSeedTests {
+struct ClientSeedTests {}
+
+extension ClientSeedTests {
     @Test func everyRequestEndsOnceWithTheRightOutcome() async {
         if let seed = TestEnvironment.seed { return report(seed, lastLines: .max) }
         let count = TestEnvironment.seeds ?? (Wire.isSecured ? 100 : 200)

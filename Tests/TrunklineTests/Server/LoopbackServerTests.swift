@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// What a test can make the server do, and what it can learn from it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct LoopbackServerTests {
+struct LoopbackServerTests {}
+
+extension LoopbackServerTests {
     // MARK: Pushes and scripts
 
     @Test func aPushReachesEveryClient() async throws {
@@ -241,7 +243,9 @@ private func reasonOfFailure(
 }
 
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct LoopbackServerDeallocationTests {
+struct LoopbackServerDeallocationTests {}
+
+extension LoopbackServerDeallocationTests {
     /// Regression: the last reference to a server was released while the event loop emptied its list of work.
     /// The listener's `deinit` called the loop, whose state was being changed, and the exclusivity check
     /// stopped the program.

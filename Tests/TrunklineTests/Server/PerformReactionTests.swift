@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Closures of `Reaction.perform`, as the test server runs them.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct PerformReactionTests {
+struct PerformReactionTests {}
+
+extension PerformReactionTests {
     struct Trouble: Error {}
 
     @Test func aClosureThatEndsWithoutAReplyClosesTheConnection() throws {

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Every reaction as a client sees it.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ReactionLoopbackTests {
+struct ReactionLoopbackTests {}
+
+extension ReactionLoopbackTests {
     // MARK: Replies
 
     @Test func anEchoRepeatsTypeAndBody() async throws {

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// Clients that use more than their share of a server.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ServerLimitTests {
+struct ServerLimitTests {}
+
+extension ServerLimitTests {
     @Test func furtherConnectionsAreClosedAtOnce() throws {
         let network = SimulatedNetwork(seed: 1)
         try network.runBlocking {

@@ -6,7 +6,9 @@ import Trunkline
 @testable import TrunklineLoopback
 
 /// What the test server has to send on one link.
-@Suite struct ServerLinkTests {
+@Suite struct ServerLinkTests {}
+
+extension ServerLinkTests {
     /// Regression: bytes that were not a frame, as of `Reaction.bytes`, were collected in one buffer without a limit, which
     /// frees nothing before its last byte is written.
     @Test func bytesAreQueuedInBuffersOfLimitedSize() {

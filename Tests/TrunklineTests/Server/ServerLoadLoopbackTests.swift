@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// High load, and clients that misbehave.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)), .serialized)
-struct ServerLoadLoopbackTests {
+struct ServerLoadLoopbackTests {}
+
+extension ServerLoadLoopbackTests {
     @Test func thousandsOfConnectionsLeaveNothingBehind() async throws {
         try await withServer(speaking: .standard) { server in
             for round in 0..<2000 {

@@ -6,7 +6,9 @@ import TrunklineTesting
 
 /// How a test server delays replies in protocols matched in order.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StreamingReactionTests {
+struct StreamingReactionTests {}
+
+extension StreamingReactionTests {
     /// Regression: later replies overtook the delayed one, and reached the wrong callers.
     @Test func matchedInOrderADelayedReplyDelaysLaterOnes() throws {
         let handler: LoopbackServer.Handler = {

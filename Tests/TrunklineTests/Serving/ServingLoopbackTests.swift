@@ -4,7 +4,9 @@ import TrunklineTesting
 
 /// Requests of the server, over real sockets. `JSONRPCLoopbackTests` has those of a protocol without a layout.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(5)))
-struct ServingLoopbackTests {
+struct ServingLoopbackTests {}
+
+extension ServingLoopbackTests {
     /// With real threads, each of 5,000 is answered or refused.
     @Test func aBurstIsAnsweredOrRefused() async throws {
         try await withServerAndClient(speaking: refusingLayout) { server, client in

@@ -8,7 +8,9 @@ import Trunkline
 ///
 /// `TRUNKLINE_SEEDS=20000` sets the number of seeds. `TRUNKLINE_SEED=7` runs the seed 7 alone.
 @Suite(.simulated, .timeLimit(.seeded))
-struct ServingSeedTests {
+struct ServingSeedTests {}
+
+extension ServingSeedTests {
     @Test func everyRequestOfTheServerEndsOnce() throws {
         let all = TestEnvironment.seed.map { $0...$0 } ?? 0...(max(20, TestEnvironment.seeds ?? 0) - 1)
         for seed in all {

@@ -5,7 +5,9 @@ import Trunkline
 
 /// Requests of the server, which a client answers.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ServingTests {
+struct ServingTests {}
+
+extension ServingTests {
     /// Runs `body` while the client serves.
     private func serve(
         _ layout: FrameLayout = refusingLayout,

@@ -3,7 +3,9 @@ import Trunkline
 import TrunklineTesting
 
 /// The tests that the article "Testing your code" shows.
-@Suite(.simulated) struct DocumentedTests {
+@Suite(.simulated) struct DocumentedTests {}
+
+extension DocumentedTests {
     @Test func reconnectsAfterAnOutage() async throws {
         let network = SimulatedNetwork(seed: 7)
         let reply = try await network.run {

@@ -5,7 +5,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 /// Faults of a simulated network.
-@Suite(.simulated) struct SimulationFaultTests {
+@Suite(.simulated) struct SimulationFaultTests {}
+
+extension SimulationFaultTests {
     /// A network with an echo server at "db" and a peer connected to it.
     private func connected(
         seed: UInt64,

@@ -5,7 +5,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 /// Interfaces, addresses and routes of the clients' host, and links that survive their changes.
-@Suite(.simulated) struct SimulationInterfaceTests {
+@Suite(.simulated) struct SimulationInterfaceTests {}
+
+extension SimulationInterfaceTests {
     /// A network with an echo server at "db" and a peer connected to it.
     private func connected(
         seed: UInt64 = 1,

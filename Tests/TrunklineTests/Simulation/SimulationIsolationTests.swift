@@ -5,7 +5,9 @@ import Testing
 @testable import TrunklineTesting
 
 /// Code that leaves the event loop of a simulation gets an error.
-@Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {
+@Suite(.tags(.realThreads), .serialized) struct SimulationIsolationTests {}
+
+extension SimulationIsolationTests {
     /// How long something takes outside the loop: long enough for the loop to have nothing to do meanwhile, even on a busy
     /// machine. If it ended earlier, the loop would not have been left.
     private static let elsewhere = Duration.seconds(1)

@@ -5,7 +5,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 /// Bytes, buffers, names and ends of simulated links.
-@Suite(.simulated) struct SimulationLinkTests {
+@Suite(.simulated) struct SimulationLinkTests {}
+
+extension SimulationLinkTests {
     @Test func bytesArriveInOrderHoweverTheyAreSplit() async throws {
         for seed in seeds(200) {
             await Task.yield()

@@ -5,7 +5,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 /// Time, order and the end of a simulation.
-@Suite(.simulated) struct SimulationTimeTests {
+@Suite(.simulated) struct SimulationTimeTests {}
+
+extension SimulationTimeTests {
     /// A busy run: tasks that sleep, yield and exchange bytes over links. Returns the network for its fingerprint.
     private func busyRun(seed: UInt64) throws -> SimulatedNetwork {
         let network = SimulatedNetwork(seed: seed)

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Replies in parts for callers that want them as one response.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct ReassemblyTests {
+struct ReassemblyTests {}
+
+extension ReassemblyTests {
     private static let handler: LoopbackServer.Handler = { request in
         .parts([Bytes(Array(request.body) + [0x31]), "", Bytes(Array(request.body) + [0x32])], every: .milliseconds(2))
     }

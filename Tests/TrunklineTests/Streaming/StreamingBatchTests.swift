@@ -18,7 +18,9 @@ private final class InlineExecutor: TaskExecutor {
 
 /// How often a reader of parts is resumed.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StreamingBatchTests {
+struct StreamingBatchTests {}
+
+extension StreamingBatchTests {
     /// Regression: the reader was resumed with the first part of a batch, while the others were still to come. On
     /// another thread it took that part and waited for the next one, thousands of times in a long reply.
     @Test(arguments: PartsCodec.bothMatchings)

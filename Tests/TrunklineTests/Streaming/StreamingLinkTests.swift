@@ -7,7 +7,9 @@ import Testing
 
 /// Replies in parts and their link: its loss, its replacement, and suspended reading.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StreamingLinkTests {
+struct StreamingLinkTests {}
+
+extension StreamingLinkTests {
     @Test(arguments: 0...3, [RetryPolicy.ifUnsent, .idempotent()])
     func aLinkMayBeLostAtEveryPart(_ count: Int, _ retry: RetryPolicy) throws {
         try simulate(speaking: PartsCodec.standard, handler: { _ in .parts(numbers(5)) }) { service, client in

@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Replies in parts over real sockets: very long ones, very many, and readers that stop early.
 @Suite(.tags(.realThreads), .timeLimit(.minutes(15)))
-struct StreamingLoopbackTests {
+struct StreamingLoopbackTests {}
+
+extension StreamingLoopbackTests {
     /// "count size" is answered with that many parts of that size and an echo, "all" with parts without end.
     private static let handler: LoopbackServer.Handler = { request in
         let numbers = String(request.body).split(separator: " ").compactMap { Int($0) }

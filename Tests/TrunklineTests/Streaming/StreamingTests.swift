@@ -7,7 +7,9 @@ import TrunklineTesting
 
 /// Replies in parts, read as they arrive: order, ends, timeouts and cancellation.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct StreamingTests {
+struct StreamingTests {}
+
+extension StreamingTests {
     /// Answers "n" with n parts, the numbers from 0 on, `delay` apart, and then an echo.
     static func count(every delay: Duration = .zero) -> LoopbackServer.Handler {
         { .parts(numbers(Int(String($0.body)) ?? 0), every: delay) }

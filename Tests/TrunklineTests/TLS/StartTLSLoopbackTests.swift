@@ -5,7 +5,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// TLS that begins on an established connection.
-@Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {
+@Suite(.tags(.realThreads)) struct StartTLSLoopbackTests {}
+
+extension StartTLSLoopbackTests {
     /// A server that begins TLS when a reaction says so.
     private static func serverOptions(_ identity: TLSIdentity) -> LoopbackServer.Options {
         LoopbackServer.Options {

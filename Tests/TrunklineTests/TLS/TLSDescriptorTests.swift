@@ -20,7 +20,9 @@ import TrunklineTesting
     .timeLimit(.minutes(5)),
     .enabled(if: CryptoLibrary.system != nil, "OpenSSL is not installed")
 )
-struct TLSDescriptorTests {
+struct TLSDescriptorTests {}
+
+extension TLSDescriptorTests {
     /// Regression: the failure was kept, so that TLS and digests were missing for the life of the process.
     @Test func theLibraryIsLoadedLater() async {
         await aside {

@@ -12,7 +12,9 @@ import TrunklineTesting
 #endif
 
 /// The TLS engine without a socket.
-@Suite(.tags(.realThreads)) struct TLSEngineTests {
+@Suite(.tags(.realThreads)) struct TLSEngineTests {}
+
+extension TLSEngineTests {
     /// A client's engine and a server's engine, which the test connects.
     private final class Pair {
         let client, server: OpenSSLEngine

@@ -5,7 +5,9 @@ import TrunklineTesting
 @testable import TrunklineLoopback
 
 /// TLS handshakes that fail because of the other side.
-@Suite(.tags(.realThreads)) struct TLSHandshakeLoopbackTests {
+@Suite(.tags(.realThreads)) struct TLSHandshakeLoopbackTests {}
+
+extension TLSHandshakeLoopbackTests {
     /// Makes one attempt to connect over TLS to a plaintext server. Returns its error and its report.
     private func attempt(on server: LoopbackServer) async throws -> (error: ClientError?, report: DisconnectReport?) {
         let options = ClientOptions { options in

@@ -6,7 +6,9 @@ import Trunkline
 @testable import TrunklineTesting
 
 /// TLS in a simulated network. The engine has no socket, so handshakes take virtual time only.
-@Suite(.simulated) struct TLSLinkTests {
+@Suite(.simulated) struct TLSLinkTests {}
+
+extension TLSLinkTests {
     private static let authority = Result { () throws(TransportError) in try TestAuthority() }
 
     private func run(

@@ -59,7 +59,9 @@ extension TransportError {
     fileprivate var isAlert: Bool { if case .tls(.alert) = code { true } else { false } }
 }
 
-@Suite(.tags(.realThreads)) struct TLSLoopbackTests {
+@Suite(.tags(.realThreads)) struct TLSLoopbackTests {}
+
+extension TLSLoopbackTests {
     @Test("requests over TLS are answered, small and large", .timeLimit(.minutes(5)))
     func answers() async throws {
         let authority = try TestAuthority()
@@ -175,7 +177,9 @@ extension TransportError {
 }
 
 /// Whatever is wrong with a certificate, no byte of a request leaves the client, and the error gives the reason.
-@Suite(.tags(.realThreads)) struct TLSCertificateLoopbackTests {
+@Suite(.tags(.realThreads)) struct TLSCertificateLoopbackTests {}
+
+extension TLSCertificateLoopbackTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         var failure: TLSFailure?

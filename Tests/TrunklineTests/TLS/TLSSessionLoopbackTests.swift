@@ -10,7 +10,9 @@ import TrunklineTesting
 /// Regression: nothing removed a saved session after a failed handshake. A server, or a device before it, that did not bear the
 /// ticket was offered it in every attempt, although a full handshake would have succeeded. An alert failed the requests that
 /// waited with `tlsFailed`.
-@Suite(.tags(.realThreads)) struct TLSSessionLoopbackTests {
+@Suite(.tags(.realThreads)) struct TLSSessionLoopbackTests {}
+
+extension TLSSessionLoopbackTests {
     private func run(
         _ conduct: TicketRelay.Conduct,
         startsInPlaintext: Bool = false,

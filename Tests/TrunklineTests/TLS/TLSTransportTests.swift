@@ -7,7 +7,9 @@ import Trunkline
 
 /// TLS between two peers in a simulated network: what a transport guarantees to its owner.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct TLSTransportTests {
+struct TLSTransportTests {}
+
+extension TLSTransportTests {
     struct Contexts: Sendable {
         let client: any TLSContext
         let server: any TLSContext

@@ -10,7 +10,9 @@ import Testing
 /// missing, because no frame has begun and no request is in flight, this counts as an orderly close, after which a
 /// request does not wait for the back-off.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct TruncationTests {
+struct TruncationTests {}
+
+extension TruncationTests {
     enum Moment: CaseIterable { case idle, withinAFrame, withARequestInFlight }
 
     @Test(arguments: Moment.allCases)

@@ -9,7 +9,9 @@ import Testing
 /// `post` and `write` return when the kernel has the last byte. This holds over TLS, too, where up to 64 KiB of
 /// encrypted bytes may wait for the socket.
 @Suite(.simulated, .timeLimit(.minutes(5)))
-struct WriteCompletionTests {
+struct WriteCompletionTests {}
+
+extension WriteCompletionTests {
     private struct Scene: Sendable {
         let network: SimulatedNetwork
         let tls: any TLSContext

@@ -200,7 +200,7 @@ public struct SendBuffer: Sendable {
 
     package mutating func reset() {
         gathered.removeAll(keepingCapacity: gathered.capacity <= 256 * 1024)
-        shared.removeAll(keepingCapacity: true)
+        if !shared.isEmpty { shared.removeAll(keepingCapacity: true) }
         sharedCount = 0
         written = 0
         firstUnwritten = 0

@@ -222,8 +222,9 @@ package struct OutboundQueue: Sendable {
 
     private mutating func dropDone() {
         while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
+        if head == 0 { return }
         if head == items.count {
-            items.removeAll(keepingCapacity: items.capacity <= 8192)
+            items.empty(keepingCapacity: items.capacity <= 8192)
             head = 0
         } else if head > 1024, head > items.count / 2 {
             items.removeSubrange(..<head)
