@@ -200,7 +200,11 @@ extension LoopbackServer {
         guard let first = link.writers.first, first.mark <= link.sentCount else { return }
         // Bytes may be encrypted and waiting for the socket. If it has failed, the next read reports that.
         let secured = link.secured
-        if let secured, secured.takenMark > secured.sentMark, case .failed = unsafe transport.write([]) { return }
+        if let secured, secured.takenMark > secured.sentMark,
+            case .failed = unsafe transport.write(BytePieces(start: nil, count: 0))
+        {
+            return
+        }
         let taken = secured?.takenMark ?? 0
         for index in link.writers.indices {
             guard link.writers[index].mark <= link.sentCount else { break }

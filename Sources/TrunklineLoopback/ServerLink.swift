@@ -176,7 +176,7 @@ final class ServerLink {
             }
             let outcome =
                 transport.exchangesDatagrams
-                ? unsafe out.withAllBytes { unsafe transport.write([$0]) }
+                ? unsafe out.withAllBytes { unsafe transport.write($0) }
                 : unsafe out.withUnwritten { unsafe transport.write($0) }
             switch outcome {
             case .bytes(let count):
@@ -194,7 +194,7 @@ final class ServerLink {
     private func flushPiece(of bytes: [UInt8], _ start: Int, _ size: Int, sent: inout Int) -> Flush {
         let piece = start..<min(bytes.count, start + size)
         let outcome = unsafe bytes.withUnsafeBytes { memory in
-            unsafe transport.write([UnsafeRawBufferPointer(rebasing: memory[piece])])
+            unsafe transport.write(UnsafeRawBufferPointer(rebasing: memory[piece]))
         }
         var written = 0
         switch outcome {

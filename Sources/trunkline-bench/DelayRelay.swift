@@ -97,7 +97,7 @@ actor DelayRelay: ListenerHandler, TransportHandler, TimerTarget {
     private func deliver(to id: UInt64) {
         while let end = ends[id], end.isConnected, let first = end.arriving.first, first.due <= loop.now {
             guard let bytes = first.bytes else { return close(id) }
-            switch unsafe bytes.withUnsafeBytes({ unsafe end.transport.write([$0]) }) {
+            switch unsafe bytes.withUnsafeBytes({ unsafe end.transport.write($0) }) {
             case .bytes(bytes.count): ends[id]?.arriving.removeFirst()
             case .bytes(let count): ends[id]?.arriving[0].bytes = Array(bytes[count...])
             case .wouldBlock: return end.transport.awaitsWritable = true

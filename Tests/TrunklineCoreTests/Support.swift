@@ -78,8 +78,8 @@ extension ReceiveBuffer {
             let count = unsafe fill { memory in
                 let piece = rest.prefix(memory.count)
                 unsafe memory.copyBytes(from: piece)
-                return (piece.count, ())
-            }.count
+                return piece.count
+            }
             rest = rest.dropFirst(count)
         }
     }

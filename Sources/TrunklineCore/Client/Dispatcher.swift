@@ -133,7 +133,7 @@ extension Dispatcher {
         if !isWithoutServing, serving.hasUntold { tellUnserved() }
         if lifecycle == .draining { driver.ownerDrains() }
         if ledger.observation != nil { noteLimit() }
-        return BatchEnd(nextTime: nextTime, closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
+        return BatchEnd(nextTime: nextTime(), closeWaiters: lifecycle == .closed ? takeCloseWaiters() : [])
     }
 
     private mutating func takeCloseWaiters() -> [Continuation<Void>] { exchange(&closeWaiters, with: []) }
@@ -458,7 +458,8 @@ extension Dispatcher {
 
     // MARK: Time
 
-    private var nextTime: Instant? {
+    /// Mutating, because a call with the dispatcher as its argument would copy it, for every batch.
+    private mutating func nextTime() -> Instant? {
         var next = requests.nextDeadline
         if let linkLook { next = min(next ?? linkLook, linkLook) }
         if let drainDeadline { next = min(next ?? drainDeadline, drainDeadline) }

@@ -17,9 +17,10 @@ import Synchronization
 /// A connection connects when it is first used. From then on it replaces lost links until it is closed. All of its work
 /// happens on its event loop.
 public actor Connection {
-    nonisolated let driver: ConnectionDriver
+    nonisolated let reference: DriverReference
     nonisolated let hasConsumer = Atomic<Bool>(false)
 
+    nonisolated var driver: ConnectionDriver { reference.driver }
     nonisolated var loop: any EventLoop { driver.loop }
     package nonisolated var options: ClientOptions { driver.options }
 
@@ -66,7 +67,10 @@ public actor Connection {
         loop: any EventLoop,
         frameUse: FrameUse? = nil
     ) {
-        driver = ConnectionDriver(to: endpoints, speaking: codec, options: options, loop: loop, frameUse: frameUse)
+        reference = DriverReference(
+            ConnectionDriver(to: endpoints, speaking: codec, options: options, loop: loop, frameUse: frameUse)
+        )
+        frameUse?.connection = reference
     }
 
     /// For code on other executors.

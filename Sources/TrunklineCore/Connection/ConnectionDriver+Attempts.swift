@@ -72,7 +72,7 @@ extension ConnectionDriver {
     private func begin(_ attempt: ReconnectMachine.Attempt) {
         abandonAttempt()
         reports.counts.attempts += 1
-        paths.follow(machine.endpoints, for: self)
+        if let reference { paths.follow(machine.endpoints, for: reference) }
         followLoop()
         paths.look(at: machine.endpoints)
         self.attempt = Attempt(attempt, startedAt: loop.now, isHeld: !mayOverlap, paths)
@@ -86,7 +86,7 @@ extension ConnectionDriver {
         }
         let dialer = SocketDialer(attempt.endpoint, context.optionsForDialing, dialMemory, on: loop, context.recorder)
         self.attempt?.dialer = dialer
-        dialer.dial(for: self)
+        if let reference { dialer.dial(for: reference) }
         followProcesses(of: dialer, attempt)
         noteProgress()
     }
@@ -94,8 +94,8 @@ extension ConnectionDriver {
     /// Whatever becomes of the attempt and its link, to the end of each process.
     private func followProcesses(of dialer: any Dialer, _ attempt: ReconnectMachine.Attempt) {
         for transport in dialer.opening {
-            let hasProcess = transport.followProcess { [weak self] event in
-                self?.entered { $0.processes.heard(event, attempt.endpoint, attempt.id) }
+            let hasProcess = transport.followProcess { [weak reference] event in
+                reference?.driver.entered { $0.processes.heard(event, attempt.endpoint, attempt.id) }
             }
             if hasProcess { processes.begin() }
         }
@@ -167,7 +167,7 @@ extension ConnectionDriver {
         guard let attempt = machine.attempt, let begun = self.attempt, begun.decision == attempt else {
             return transport.close()
         }
-        transport.handler = self
+        transport.handler = reference
         begun.deadline = channel.deadline
         begun.dialer = nil
         memory.linksBegun += 1
@@ -240,18 +240,14 @@ extension ConnectionDriver {
     }
 }
 
-extension ConnectionDriver: DialerDelegate {
-    func dialer(did event: DialEvent) {
-        entered { driver in
-            switch event {
-            case .progressed: driver.noteProgress()
-            case .connected(let channel): driver.established(channel)
-            case .failed(let error, let isPermanent):
-                driver.noteProgress()
-                if let attempt = driver.machine.attempt {
-                    driver.attemptFailed(attempt.id, error, isPermanent: isPermanent)
-                }
-            }
+extension ConnectionDriver {
+    func take(_ event: DialEvent) {
+        switch event {
+        case .progressed: noteProgress()
+        case .connected(let channel): established(channel)
+        case .failed(let error, let isPermanent):
+            noteProgress()
+            if let attempt = machine.attempt { attemptFailed(attempt.id, error, isPermanent: isPermanent) }
         }
     }
 }

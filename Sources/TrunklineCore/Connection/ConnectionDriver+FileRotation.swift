@@ -11,9 +11,9 @@ extension ConnectionDriver {
         guard let ready, ready.fileVersions != nil else { return }
         // Unstructured: a timer cannot await it, and reading file attributes would block the loop. A result that comes
         // too late has no effect.
-        Task(executorPreference: loop.callbackExecutor) { [weak self, options, session = ready.session] in
+        Task(executorPreference: loop.callbackExecutor) { [weak reference, options, session = ready.session] in
             let versions = options.tls.files.map(\.version)
-            self?.schedule { $0.saw(versions, forLink: session) }
+            reference?.driver.schedule { $0.saw(versions, forLink: session) }
         }
     }
 

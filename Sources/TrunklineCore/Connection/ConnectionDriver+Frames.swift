@@ -17,23 +17,25 @@ extension ConnectionDriver {
         if let dropped = taken.dropped { reports.note(dropped, link) }
         if taken.hasToWrite { io.scheduleFlushUnlessFull(link) }
         if taken.hasPong { liveness.notePong(link) }
-        if taken.lastFrame != nil {
-            for reason in [taken.lastFrame?.reason, taken.finalFrame?.reason] { reports.noteFarewell(reason, link) }
+        if let ending = taken.ending {
+            for reason in [ending.firstFrame.reason, ending.finalFrame?.reason] { reports.noteFarewell(reason, link) }
         }
+        if !link.isDraining, taken.answers > 0 { noteAnswer(link) }
+        // After the frames that came with it: these belong to the link that now drains.
+        if let ending = taken.ending { take(ending, link) }
+        if let violation = taken.violation { lose(session, violation) }
+        if taken.ending?.finalFrame != nil, link.isReady { closingIsAnswered() }
+    }
+
+    private func take(_ ending: Link.Ending, _ link: Link) {
         if !link.isDraining {
-            if taken.answers > 0 { noteAnswer(link) }
-            // After the frames that came with it: these belong to the link that now drains.
-            if let lastFrame = taken.lastFrame {
-                // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
-                leave(lastFrame, session, finalFrame: link.exchangesDatagrams ? nil : taken.finalFrame)
-            }
-        } else if let finalFrame = taken.finalFrame,
+            // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
+            leave(ending.firstFrame, link.session, finalFrame: link.exchangesDatagrams ? nil : ending.finalFrame)
+        } else if let finalFrame = ending.finalFrame,
             !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
         {
-            endDraining(session, finalFrame)
+            endDraining(link.session, finalFrame)
         }
-        if let violation = taken.violation { lose(session, violation) }
-        if taken.finalFrame != nil, link.isReady { closingIsAnswered() }
     }
 
     private func noteAnswer(_ link: Link) {

@@ -1,17 +1,13 @@
 /// What it means that the event loop was late: the server, which has had to wait, is not judged for that time.
-extension ConnectionDriver: LoopDelayReceiver {
+extension ConnectionDriver {
     func followLoop() {
-        guard !memory.isToldOfDelays else { return }
+        guard !memory.isToldOfDelays, let reference else { return }
         memory.isToldOfDelays = true
-        loop.addDelayReceiver(self)
-    }
-
-    func loopWasLate(_ delay: LoopDelay) {
-        entered { $0.giveBack(delay) }
+        loop.addDelayReceiver(reference)
     }
 
     /// Deadlines of callers do not change.
-    private func giveBack(_ delay: LoopDelay) {
+    func giveBack(_ delay: LoopDelay) {
         guard lifecycle < .closed else { return }
         observation?.add(.links, .loopLate(delay))
         ready?.state.machine.loopWasLate(delay)

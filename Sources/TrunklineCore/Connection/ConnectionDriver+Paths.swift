@@ -1,5 +1,5 @@
 /// Following the host's network: what changes mean for links and attempts.
-extension ConnectionDriver: PathObserver {
+extension ConnectionDriver {
     var presentPath: NetworkPath {
         if let ready { return ready.path.latest }
         if let handshaking { return handshaking.path.latest }
@@ -14,8 +14,6 @@ extension ConnectionDriver: PathObserver {
     }
 
     var hasRoute: Bool { paths.hasRoute(toOneOf: machine.endpoints) }
-
-    func networkChanged(_ change: NetworkChange) { entered { $0.take(change) } }
 
     func take(_ change: NetworkChange) {
         guard lifecycle < .closing else { return }

@@ -31,6 +31,8 @@ final class ConnectionDriver: @unchecked Sendable {
     private(set) lazy var certificates = CertificateView(context, dialMemory)
     private(set) lazy var processes = ChildProcesses(context)
     var ending = Ending()
+    /// Set once, before anything else has the driver. `nil` when no owner is left.
+    weak var reference: DriverReference?
 
     init(
         to endpoints: [Endpoint],
@@ -61,7 +63,6 @@ final class ConnectionDriver: @unchecked Sendable {
             seed: loop.randomSeed(),
             client: options.membership?.client ?? 0
         )
-        frameUse?.driver = self
         // Its rules draw a random number, in this order also in a simulation.
         _ = requests
     }
@@ -127,11 +128,9 @@ final class ConnectionDriver: @unchecked Sendable {
 
     func arm(at deadline: Instant?) { arm(.main, at: deadline) }
 
-    func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?) { timers.arm(timer, at: deadline, for: self) }
+    func arm(_ timer: ConnectionTimers.Name, at deadline: Instant?) { timers.arm(timer, at: deadline, for: reference) }
 
-    func timerFired(_ name: ConnectionTimers.Name) { entered { $0.perform(name) } }
-
-    private func perform(_ name: ConnectionTimers.Name) {
+    func timerFired(_ name: ConnectionTimers.Name) {
         context.recorder?.timerFired(name.label(isClosing: lifecycle == .closing, isAttempting: machine.attempt != nil))
         switch name {
         case .main: mainTimerFired()
@@ -164,11 +163,6 @@ extension ConnectionDriver {
         return result
     }
 
-    /// Runs `body` on the loop, soon, unless the driver has been deallocated by then. May be called on any thread.
-    func schedule(_ body: @escaping @Sendable (ConnectionDriver) -> Void) {
-        loop.schedule(LoopClosure { [weak self] in self?.entered(body) })
-    }
-
     private func deliverEvents() {
         while !port.events.isEmpty {
             var batch = port.takeBatch()
@@ -187,9 +181,9 @@ extension ConnectionDriver {
     ) -> AsyncStream<Element> {
         let (stream, continuation) = AsyncStream.makeStream(of: Element.self, bufferingPolicy: .bufferingNewest(64))
         loop.schedule(
-            LoopClosure { [weak self] in
-                guard let self else { return continuation.finish() }
-                entered { $0.add(continuation, startingWith: first($0), access) }
+            LoopClosure { [weak reference] in
+                guard let driver = reference?.driver else { return continuation.finish() }
+                driver.entered { $0.add(continuation, startingWith: first($0), access) }
             }
         )
         return stream
@@ -205,15 +199,13 @@ extension ConnectionDriver {
         guard lifecycle < .closed else { return stream.finish() }
         let id = memory.nextNumber()
         access(self) { $0.add(stream, id: id) }
-        stream.onTermination = { [weak self] _ in
-            self?.schedule { driver in access(driver) { $0.remove(id) } }
+        stream.onTermination = { [weak reference] _ in
+            reference?.driver.schedule { driver in access(driver) { $0.remove(id) } }
         }
     }
 }
 
-extension ConnectionDriver: TransportHandler, LoopWork, ConnectionTimerHost {
-    func transport(_ id: UInt64, did event: TransportEvent) { entered { $0.io.heard(id, event) } }
-
+extension ConnectionDriver: LoopWork {
     /// At the end of a turn in which something was queued.
     func runOnLoop() { entered { $0.io.flushAll() } }
 }

@@ -33,7 +33,7 @@ final class ConnectionTimers {
 
     init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
 
-    func arm(_ name: Name, at deadline: Instant?, for host: any ConnectionTimerHost) {
+    func arm(_ name: Name, at deadline: Instant?, for host: (any ConnectionTimerHost)?) {
         if timers.isEmpty {
             guard deadline != nil else { return }
             timers = Array(repeating: nil, count: Name.allCases.count)
@@ -76,7 +76,7 @@ private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private weak let host: (any ConnectionTimerHost)?
     private let grid: Duration
 
-    init(_ name: ConnectionTimers.Name, of host: any ConnectionTimerHost, grid: Duration) {
+    init(_ name: ConnectionTimers.Name, of host: (any ConnectionTimerHost)?, grid: Duration) {
         (self.name, self.host, self.grid) = (name, host, grid)
     }
 

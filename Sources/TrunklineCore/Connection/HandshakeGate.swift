@@ -1,8 +1,9 @@
-/// The way of the closures of a handshake to their link, on the event loop. It keeps the driver alive.
+/// The way of the closures of a handshake to their link, on the event loop. It keeps the connection alive.
 actor HandshakeGate: HandshakeLink {
     private nonisolated let driver: ConnectionDriver
+    private nonisolated let reference: DriverReference?
 
-    init(to driver: ConnectionDriver) { self.driver = driver }
+    init(to driver: ConnectionDriver) { (self.driver, reference) = (driver, driver.reference) }
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe driver.loop.asUnownedSerialExecutor() }
     nonisolated var codec: ProtocolCodec { driver.context.codec }

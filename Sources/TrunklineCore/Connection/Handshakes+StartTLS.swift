@@ -41,7 +41,7 @@ extension Handshakes {
         if let session = memory.savedSession { fresh.setSession(session) }
         do throws(TransportError) {
             let engine = try tls.makeEngine(for: link.endpoint)
-            let secured = SecuredTransport(engine, on: loop, handler: host, over: link.transport)
+            let secured = SecuredTransport(engine, on: loop, handler: link.transport.handler, over: link.transport)
             link.state.replaceCodec(by: fresh)
             link.upgrade(to: secured)
             link.fileVersions = tls.versions

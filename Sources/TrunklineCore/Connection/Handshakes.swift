@@ -23,9 +23,9 @@ final class Handshakes {
     let io: LinkIO
     let memory: LinkMemory
     /// It owns this object.
-    unowned let host: any HandshakeHost & TransportHandler
+    unowned let host: any HandshakeHost
 
-    init(_ io: LinkIO, _ memory: LinkMemory, host: any HandshakeHost & TransportHandler) {
+    init(_ io: LinkIO, _ memory: LinkMemory, host: any HandshakeHost) {
         (self.io, self.memory, self.host) = (io, memory, host)
     }
 

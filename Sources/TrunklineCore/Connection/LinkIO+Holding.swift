@@ -64,7 +64,7 @@ extension LinkIO {
         link.isCatchingUp = true
         updateReading()
         let session = link.session
-        loop.scheduleInNextTurn(LoopClosure { [weak host] in host?.entered { $0.io.catchUp(session) } })
+        host.scheduleInNextTurn { $0.io.catchUp(session) }
     }
 
     private func catchUp(_ session: SessionID) {

@@ -109,7 +109,7 @@ final class LinkIO {
     func scheduleReading() {
         guard !isReadScheduled else { return }
         isReadScheduled = true
-        loop.scheduleInNextTurn(LoopClosure { [weak host] in host?.entered { $0.io.readOn() } })
+        host.scheduleInNextTurn { $0.io.readOn() }
     }
 
     private func readOn() {

@@ -54,7 +54,7 @@ extension LinkRequests {
 final class CancellationRun: TimerTarget, @unchecked Sendable {
     let session: SessionID
     private let request: AbandonedRequest
-    private weak let driver: ConnectionDriver?
+    private weak let reference: DriverReference?
     private let loop: any EventLoop
     private let timeout: Duration
     private let cancelling: @Sendable (AbandonedRequest) async throws -> Void
@@ -68,7 +68,7 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
         _ cancelling: @escaping @Sendable (AbandonedRequest) async throws -> Void
     ) {
         (self.request, session) = (request, request.session)
-        self.driver = driver
+        reference = driver.reference
         (loop, self.timeout, self.cancelling) = (driver.loop, timeout, cancelling)
     }
 
@@ -99,6 +99,6 @@ final class CancellationRun: TimerTarget, @unchecked Sendable {
     private func end(_ failure: String?) {
         guard task != nil else { return }
         stop()
-        driver?.entered { $0.requests.cancellingEnded(self, failure) }
+        reference?.driver.entered { $0.requests.cancellingEnded(self, failure) }
     }
 }

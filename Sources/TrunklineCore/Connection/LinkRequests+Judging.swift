@@ -46,7 +46,7 @@ extension LinkRequests {
             }
             return nextLook
         }
-        let (isToBeJudged, quarantineEnd) = ready.state.machine.look
+        let (isToBeJudged, quarantineEnd) = ready.state.machine.look()
         if isToBeJudged || isWaiting || beginning.isShort {
             look(at: ready, isToBeJudged: isToBeJudged, isWaiting: isWaiting, at: now)
             return nextLook

@@ -128,7 +128,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
     private func flush() throws(TransportError) {
         defer { updateInterest() }
         while !outgoing.isEmpty {
-            let outcome = unsafe outgoing.withUnsafeBytes { unsafe socket?.write([$0]) ?? .wouldBlock }
+            let outcome = unsafe outgoing.withUnsafeBytes { unsafe socket?.write($0) ?? .wouldBlock }
             switch outcome {
             case .bytes(let count): outgoing = outgoing.dropFirst(count)
             case .wouldBlock: return
@@ -179,7 +179,7 @@ final class OpeningTransport: Transport, @unchecked Sendable {
         return .bytes(count)
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         switch phase {
         case .connecting, .exchanging: .wouldBlock
         case .failed(let error): .failed(error)

@@ -205,6 +205,15 @@ extension Link {
     /// and after twice as many all requests on the link.
     static let maximumCopies = 1 << 18
 
+    /// The frames by which the server ends the link.
+    final class Ending {
+        let firstFrame: Frame
+        /// The one that ends the link at once.
+        fileprivate(set) var finalFrame: Frame?
+
+        init(_ frame: Frame) { firstFrame = frame }
+    }
+
     struct Taken {
         fileprivate let now: Instant
         fileprivate var events: [ConnectionEvent] = []
@@ -213,10 +222,8 @@ extension Link {
         var answers = 0
         /// The responses among them whose requests were not abandoned.
         var responses = 0
-        /// The first frame by which the server ends the link.
-        var lastFrame: Frame?
-        /// The frame by which the server ends the link at once.
-        var finalFrame: Frame?
+        /// An object, so that batches without one have no room for it.
+        fileprivate(set) var ending: Ending?
         fileprivate(set) var dropped: Link.Dropped?
         /// Matched in order, the responses have shifted; or a frame names too many ranges of serials.
         var violation: FrameError? { didSet { isOver = true } }
@@ -231,8 +238,9 @@ extension Link {
         init(at now: Instant) { self.now = now }
 
         fileprivate mutating func noteEnding(_ frame: Frame) {
-            if lastFrame == nil { lastFrame = frame }
-            if finalFrame == nil, frame.linkEnding == .now { finalFrame = frame }
+            let ending = ending ?? Ending(frame)
+            if ending.finalFrame == nil, frame.linkEnding == .now { ending.finalFrame = frame }
+            self.ending = ending
         }
 
         @inline(__always)
@@ -288,7 +296,7 @@ extension Link.State {
                 }
                 takeSharedPart(frame, rules, &taken)
                 // The server has said that the frames which follow are its last.
-                let mayLeaveRest = taken.mayLeaveRest && taken.finalFrame == nil
+                let mayLeaveRest = taken.mayLeaveRest && taken.ending?.finalFrame == nil
                 if mayLeaveRest, taken.copies >= Link.copiesInTurn, index + 1 < frames.count {
                     (taken.rest, taken.isOver) = (index + 1, true)
                 }

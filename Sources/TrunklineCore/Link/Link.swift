@@ -375,7 +375,7 @@ extension Link.State {
         let (transport, secured) = (link.transport, link.secured)
         if !heldWrites.isEmpty {
             // Bytes that TLS holds go first.
-            if case .failed(let error) = unsafe transport.write([]) {
+            if case .failed(let error) = unsafe transport.write(BytePieces(start: nil, count: 0)) {
                 result.failure = error
                 transport.awaitsWritable = false
                 return
@@ -384,7 +384,8 @@ extension Link.State {
         }
         // Bounded: a caller that writes without end must not keep the loop from reading.
         attempts: for _ in 0..<8 {
-            result.refused += machine.encode(using: &codec.base)
+            let refused = machine.encode(using: &codec.base)
+            if !refused.isEmpty { result.refused += refused }
             if machine.outbound.unwrittenCount == 0 { break }
             // A closure in a variable would be allocated for each write.
             let (outcome, offered) =

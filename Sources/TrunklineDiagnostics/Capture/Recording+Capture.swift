@@ -367,7 +367,7 @@ extension SendBuffer {
         // Safe: the pieces are valid during the call.
         unsafe withUnwritten(limit: .max) { pieces in
             var bytes: [UInt8] = []
-            for index in unsafe pieces.indices where bytes.count < length {
+            for index in pieces.indices where bytes.count < length {
                 unsafe bytes.append(contentsOf: pieces[index].prefix(length - bytes.count))
             }
             return bytes

@@ -95,7 +95,7 @@ extension ProbedLink {
 
     func flush() {
         while !exchange.unsent.isEmpty {
-            let outcome = unsafe exchange.unsent.withUnsafeBytes { unsafe transport?.write([$0]) ?? .wouldBlock }
+            let outcome = unsafe exchange.unsent.withUnsafeBytes { unsafe transport?.write($0) ?? .wouldBlock }
             switch outcome {
             case .bytes(let count): exchange.unsent.removeFirst(count)
             case .wouldBlock:

@@ -140,7 +140,7 @@ package protocol Transport: AnyObject {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome
+    func write(_ pieces: BytePieces) -> WriteOutcome
 
     func finishWriting()
 
@@ -186,6 +186,10 @@ package enum ReadOutcome: Equatable, Sendable {
 }
 
 extension Transport {
+    package func write(_ piece: UnsafeRawBufferPointer) -> WriteOutcome {
+        unsafe BytePieces.with(piece) { unsafe write($0) }
+    }
+
     /// Reads once. `isFull`: the bytes fill all the room that the buffer had, so there may be more.
     package func read(into buffer: inout ReceiveBuffer) -> (count: Int, isFull: Bool, outcome: ReadOutcome) {
         var (isFull, outcome) = (false, ReadOutcome.wouldBlock)

@@ -108,7 +108,7 @@ final class DatagramListener: Listener, WatchedSocket, @unchecked Sendable {
 
     func watchFailed(_ code: Int32) { close() }
 
-    func send(_ pieces: [UnsafeRawBufferPointer], to address: SocketAddress) -> WriteOutcome {
+    func send(_ pieces: BytePieces, to address: SocketAddress) -> WriteOutcome {
         guard descriptor >= 0 else { return .failed(TransportError(.closedLocally, "the server has stopped")) }
         return unsafe sendDatagrams(pieces) { piece in
             unsafe withSockaddr(address) { pointer, length in
@@ -186,7 +186,7 @@ final class DatagramPeer: Transport, @unchecked Sendable {
         return isEnded ? .end : .wouldBlock
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         unsafe listener?.send(pieces, to: address) ?? .failed(TransportError(.closedLocally, "the server has stopped"))
     }
 

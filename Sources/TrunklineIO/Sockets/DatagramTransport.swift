@@ -104,11 +104,11 @@ final class DatagramTransport: Transport, WatchedSocket {
         return .wouldBlock
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         guard descriptor >= 0 else { return .failed(TransportError(.closedByPeer, "the socket is closed")) }
         if let failure { return .failed(failure) }
         return unsafe sendDatagrams(pieces) {
-            unsafe sendPieces(descriptor, [$0])
+            unsafe BytePieces.with($0) { unsafe sendPieces(descriptor, $0) }
         } failing: {
             error($0, "writing")
         }
@@ -175,12 +175,12 @@ func receiveDatagram(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPoi
 }
 
 func sendDatagrams(
-    _ pieces: [UnsafeRawBufferPointer],
+    _ pieces: BytePieces,
     _ send: (UnsafeRawBufferPointer) -> Int,
     failing: (Int32) -> TransportError
 ) -> WriteOutcome {
     var sent = 0
-    for index in unsafe pieces.indices {
+    for index in pieces.indices {
         let piece = unsafe pieces[index]
         while unsafe send(piece) < 0 {
             switch errno {

@@ -223,7 +223,7 @@ final class PipeTransport: Transport, WatchedSocket, TimerTarget, @unchecked Sen
         return awaitsExit ? .wouldBlock : .end
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         if let failure { return .failed(failure) }
         if let child, child.isOver {
             return .failed(child.exit.map { .exited($0) } ?? TransportError(.closedByPeer, "the child process ended"))

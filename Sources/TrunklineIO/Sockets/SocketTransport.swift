@@ -174,7 +174,7 @@ final class SocketTransport: Transport, WatchedSocket {
         }
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         guard descriptor >= 0 else { return .failed(TransportError(.closedByPeer, "the socket is closed")) }
         if let failure { return .failed(failure) }
         while true {

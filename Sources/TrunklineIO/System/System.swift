@@ -353,14 +353,23 @@ func setLingerZero(_ descriptor: Int32) {
     unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
 }
 
+/// Runs of bytes that are written together.
+package typealias BytePieces = UnsafeBufferPointer<UnsafeRawBufferPointer>
+
+extension BytePieces {
+    package static func with<Result>(_ piece: UnsafeRawBufferPointer, _ body: (BytePieces) -> Result) -> Result {
+        unsafe withUnsafePointer(to: piece) { unsafe body(BytePieces(start: $0, count: 1)) }
+    }
+}
+
 /// Without SIGPIPE. Returns a negative number and sets `errno` on failure.
-func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
+func sendPieces(_ descriptor: Int32, _ pieces: BytePieces) -> Int {
     #if os(Linux)
         let flags = Int32(MSG_NOSIGNAL)
     #else
         let flags: Int32 = 0  // SO_NOSIGPIPE is set on the socket
     #endif
-    if unsafe pieces.count == 1 {
+    if pieces.count == 1 {
         return unsafe send(descriptor, pieces[0].baseAddress, pieces[0].count, flags)
     }
     return unsafe withVectors(of: pieces) { vectors in
@@ -372,7 +381,7 @@ func sendPieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int 
 }
 
 /// The system takes no more than `IOV_MAX` pieces at once.
-func withVectors(of pieces: [UnsafeRawBufferPointer], _ body: (UnsafeMutableBufferPointer<iovec>) -> Int) -> Int {
+func withVectors(of pieces: BytePieces, _ body: (UnsafeMutableBufferPointer<iovec>) -> Int) -> Int {
     unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: min(pieces.count, 1024)) { vectors in
         for index in vectors.indices {
             let piece = unsafe pieces[index]

@@ -1,5 +1,5 @@
 extension SecuredTransport {
-    package func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    package func write(_ pieces: BytePieces) -> WriteOutcome {
         switch phase {
         case .connecting, .handshaking: return .wouldBlock
         case .failed(let error): return .failed(error)
@@ -80,7 +80,7 @@ extension SecuredTransport {
     func flush() {
         defer { updateInterest() }
         while !engine.outgoing.isEmpty, writeFailure == nil {
-            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write([$0]) ?? .wouldBlock }) {
+            switch unsafe engine.outgoing.withUnwritten({ unsafe socket?.write($0) ?? .wouldBlock }) {
             case .bytes(let count):
                 hasSent = true
                 sentMark += count

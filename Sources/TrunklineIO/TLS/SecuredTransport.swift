@@ -81,7 +81,7 @@ package final class SecuredTransport: Transport, TimerTarget, @unchecked Sendabl
     package init(
         _ engine: any TLSEngine,
         on loop: any EventLoop,
-        handler: any TransportHandler,
+        handler: (any TransportHandler)?,
         over socket: any Transport
     ) {
         self.engine = engine

@@ -10,9 +10,9 @@ extension SimulatedLink {
         network.attend(self, .client)
     }
 
-    func sendDatagrams(_ pieces: [UnsafeRawBufferPointer], from side: Side) -> WriteOutcome {
+    func sendDatagrams(_ pieces: BytePieces, from side: Side) -> WriteOutcome {
         var count = 0
-        for index in unsafe pieces.indices {
+        for index in pieces.indices {
             let datagram = unsafe Array(pieces[index])
             count += datagram.count
             network.note(.write, id, datagram.count)

@@ -21,7 +21,7 @@ extension SimulatedLink {
         return .bytes(count)
     }
 
-    func write(_ side: Side, _ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ side: Side, _ pieces: BytePieces) -> WriteOutcome {
         if let failure = end(side).failure { return .failed(failure) }
         guard end(side).phase == .open else { return .wouldBlock }
         if carriesDatagrams { return unsafe sendDatagrams(pieces, from: side) }
@@ -32,7 +32,7 @@ extension SimulatedLink {
         guard room > 0 else { return .wouldBlock }
         let taken = network.random.part(of: min(offered, room), probability: traits.fragmentation / 2)
         var rest = taken
-        for index in unsafe pieces.indices where rest > 0 {
+        for index in pieces.indices where rest > 0 {
             let count = unsafe min(rest, pieces[index].count)
             unsafe pipes[side.rawValue].append(pieces[index].prefix(count))
             rest -= count

@@ -63,7 +63,7 @@ final class SimulatedTransport: Transport {
         return unsafe link.read(side, into: buffer)
     }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         loop.preconditionIsCurrent()
         return unsafe link.write(side, pieces)
     }

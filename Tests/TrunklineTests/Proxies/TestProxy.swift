@@ -317,7 +317,7 @@ actor TestProxy: ListenerHandler, TransportHandler {
 
     private func flush(_ id: UInt64) {
         while let side = sides[id], !side.output.isEmpty {
-            switch unsafe side.output.withUnsafeBytes({ unsafe side.transport.write([$0]) }) {
+            switch unsafe side.output.withUnsafeBytes({ unsafe side.transport.write($0) }) {
             case .bytes(let count): sides[id]?.output.removeFirst(count)
             case .wouldBlock: return side.transport.awaitsWritable = true
             case .failed: return close(id)

@@ -171,9 +171,10 @@ actor TestPeer: TransportHandler {
             // In two buffers, as a real writer does with a header and a body.
             let middle = outgoing.count / 2
             let outcome = unsafe outgoing.withUnsafeBytes {
-                unsafe transport.write([
+                let halves = unsafe [
                     UnsafeRawBufferPointer(rebasing: $0[..<middle]), UnsafeRawBufferPointer(rebasing: $0[middle...]),
-                ])
+                ]
+                return unsafe halves.withUnsafeBufferPointer { unsafe transport.write($0) }
             }
             switch outcome {
             case .bytes(let count):

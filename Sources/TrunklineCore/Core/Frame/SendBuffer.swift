@@ -147,10 +147,10 @@ public struct SendBuffer: Sendable {
         return .gathered(start..<(next < shared.count ? shared[next].offset : gathered.count))
     }
 
-    package func withUnwritten<Result>(limit: Int = 64, _ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+    package func withUnwritten<Result>(limit: Int = 64, _ body: (BytePieces) -> Result) -> Result {
         unsafe gathered.withUnsafeBytes { memory in
             if shared.isEmpty {
-                return unsafe body([UnsafeRawBufferPointer(rebasing: memory[written...])])
+                return unsafe BytePieces.with(UnsafeRawBufferPointer(rebasing: memory[written...]), body)
             }
             var pieces: [UnsafeRawBufferPointer] = unsafe []
             return unsafe gather(firstUnwritten, skipping: writtenOfFirst, memory, into: &pieces, limit, body)
@@ -164,9 +164,11 @@ public struct SendBuffer: Sendable {
         _ memory: UnsafeRawBufferPointer,
         into pieces: inout [UnsafeRawBufferPointer],
         _ limit: Int,
-        _ body: ([UnsafeRawBufferPointer]) -> Result
+        _ body: (BytePieces) -> Result
     ) -> Result {
-        guard index <= 2 * shared.count, unsafe pieces.count < limit else { return unsafe body(pieces) }
+        guard index <= 2 * shared.count, unsafe pieces.count < limit else {
+            return unsafe pieces.withUnsafeBufferPointer(body)
+        }
         switch segment(index) {
         case .gathered(let range):
             if range.count > skipped {

@@ -473,9 +473,9 @@ package struct LinkMachine: Sendable {
         if isTimeout { givenUp.hasTimedOut = true }
     }
 
-    var look: (isToBeJudged: Bool, quarantineEnd: Instant?) {
-        // A call with the machine as its argument would copy it, for every batch.
-        @inline(__always) get { (isToBeJudged, requests.nextQuarantineEnd) }
+    /// Mutating, because a call with the machine as its argument would copy it, for every batch.
+    mutating func look() -> (isToBeJudged: Bool, quarantineEnd: Instant?) {
+        (isToBeJudged, requests.nextQuarantineEnd)
     }
 
     var isToBeJudged: Bool { @inline(__always) get { givenUp.isAny || givenUp.timeouts > 0 } }

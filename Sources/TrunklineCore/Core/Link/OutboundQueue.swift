@@ -129,11 +129,11 @@ package struct OutboundQueue: Sendable {
         encodedCount = index - head
     }
 
-    func withUnwritten<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+    func withUnwritten<Result>(_ body: (BytePieces) -> Result) -> Result {
         unsafe buffer.withUnwritten { unsafe body($0) }
     }
 
-    func withUnwrittenFrames<Result>(_ body: ([UnsafeRawBufferPointer]) -> Result) -> Result {
+    func withUnwrittenFrames<Result>(_ body: (BytePieces) -> Result) -> Result {
         unsafe buffer.withAllBytes { bytes in
             var pieces: [UnsafeRawBufferPointer] = unsafe []
             var start = writtenDone
@@ -141,7 +141,7 @@ package struct OutboundQueue: Sendable {
                 unsafe pieces.append(UnsafeRawBufferPointer(rebasing: bytes[start..<item.end]))
                 start = item.end
             }
-            return unsafe body(pieces)
+            return unsafe pieces.withUnsafeBufferPointer(body)
         }
     }
 

@@ -57,7 +57,7 @@ func isSocket(_ descriptor: Int32) -> Bool {
 
 /// Returns a negative number and sets `errno` on failure. Pipes have no flag against SIGPIPE, so the signal is blocked
 /// in this thread meanwhile.
-func writePieces(_ descriptor: Int32, _ pieces: [UnsafeRawBufferPointer]) -> Int {
+func writePieces(_ descriptor: Int32, _ pieces: BytePieces) -> Int {
     var (signals, before) = (sigset_t(), sigset_t())
     unsafe sigemptyset(&signals)
     unsafe sigaddset(&signals, SIGPIPE)
