@@ -1,6 +1,7 @@
 /// Judging deadlines: what the links held when a deadline passed is read first. See `EventLoop`.
 extension LinkIO {
-    struct DeadlineWait {
+    /// An object, because most connections need none.
+    final class DeadlineWait {
         /// The turn in which `isOn` was decided.
         let turn: Instant
         let isOn: Bool
@@ -9,7 +10,12 @@ extension LinkIO {
         private(set) var read: Int
 
         /// Progress without reading: `count` frames were handled that had been left for this turn (`catchUp`).
-        mutating func noteCaughtUp(_ count: Int) { read &-= count }
+        init(turn: Instant, isOn: Bool, beganAt: Instant, begin: Int, read: Int) {
+            (self.turn, self.isOn, self.beganAt) = (turn, isOn, beganAt)
+            (self.begin, self.read) = (begin, read)
+        }
+
+        func noteCaughtUp(_ count: Int) { read &-= count }
     }
 
     /// At most this much is read before a passed deadline is judged, or a busy link would never meet one. More than the

@@ -8,8 +8,6 @@ final class Link {
     /// Counted from 1, among all links of the connection.
     let number: Int
     let establishedAt: Instant
-    /// Each frame is sent in a datagram of its own.
-    let exchangesDatagrams: Bool
     private(set) var phase: Phase
     private(set) var readySince: Instant?
     var fileVersions: [FileVersion?]?
@@ -21,18 +19,20 @@ final class Link {
         @exclusivity(unchecked)
     #endif
     @safe var maximumInFlight = Int.max
-    /// Whether the reconnect machine knows of an answer, or of something that the server sent unprompted.
-    var (hasAnswered, hasDelivered) = (false, false)
     let session: SessionID
     /// Replaced when the handshake starts TLS.
     private(set) var transport: any Transport
     private(set) var secured: SecuredTransport?
+    /// Each frame is sent in a datagram of its own.
+    let exchangesDatagrams: Bool
+    /// Whether the reconnect machine knows of an answer, or of something that the server sent unprompted.
+    var (hasAnswered, hasDelivered) = (false, false)
     /// There may be more to read than the socket's readiness says, because the share of a turn was used up.
     var mayHaveMore = false
     /// Frames are left for the next turn (`Link.Taken.rest`). Nothing is read until then.
     var isCatchingUp = false
     /// How many accesses read `content` at present; -1 while one changes it.
-    private var uses: Int32 = 0
+    private var uses: Int16 = 0
     /// A write has failed because the peer closed. What it sent earlier is read to its end, one share in each turn.
     var finalReads: FinalReads?
     /// What a turn works on. Exclusive by `uses`, which takes a few instructions for each access. The check of the

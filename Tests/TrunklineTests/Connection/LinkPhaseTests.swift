@@ -194,7 +194,7 @@ private final class NoTransport: Transport {
     init(id: UInt64) { self.id = id }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome { .wouldBlock }
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome { .wouldBlock }
+    func write(_ pieces: BytePieces) -> WriteOutcome { .wouldBlock }
     func finishWriting() {}
     func close() {}
     func reset() {}

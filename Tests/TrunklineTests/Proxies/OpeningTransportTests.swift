@@ -35,7 +35,7 @@ private final class AcknowledgedSocket: Transport {
     var hasFailed: Bool { false }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome { .wouldBlock }
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome { .wouldBlock }
+    func write(_ pieces: BytePieces) -> WriteOutcome { .wouldBlock }
     func finishWriting() {}
     func close() {}
     func reset() {}

@@ -41,7 +41,7 @@ private final class FullSocket: Transport {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> ReadOutcome { .wouldBlock }
 
-    func write(_ pieces: [UnsafeRawBufferPointer]) -> WriteOutcome {
+    func write(_ pieces: BytePieces) -> WriteOutcome {
         offered = unsafe pieces.reduce(0) { $0 + $1.count }
         if isFull { return .wouldBlock }
         for index in unsafe pieces.indices { unsafe written.append(contentsOf: pieces[index]) }
