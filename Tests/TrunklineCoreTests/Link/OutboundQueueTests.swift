@@ -156,7 +156,7 @@ import Testing
         buffer.append(body)
         let address = unsafe body.withUnsafeBytes { $0.baseAddress }
         unsafe buffer.withUnwritten { pieces in
-            #expect(unsafe pieces.count == 2)
+            #expect(pieces.count == 2)
             #expect(unsafe pieces.last?.baseAddress == address)
         }
     }
