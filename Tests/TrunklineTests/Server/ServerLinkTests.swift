@@ -44,7 +44,7 @@ private final class FullSocket: Transport {
     func write(_ pieces: BytePieces) -> WriteOutcome {
         offered = unsafe pieces.reduce(0) { $0 + $1.count }
         if isFull { return .wouldBlock }
-        for index in unsafe pieces.indices { unsafe written.append(contentsOf: pieces[index]) }
+        for index in pieces.indices { unsafe written.append(contentsOf: pieces[index]) }
         return .bytes(offered)
     }
 
