@@ -1,8 +1,6 @@
 /// The way into a connection's driver for what may outlive it: sockets, dialers, timers, posted work, and what tells of
-/// the network. They refer to this object weakly. Weak references to the driver itself would make each retain and
-/// release of it take 50 to 100 instructions more.
-///
-/// The actor `Connection` owns it, and it owns the driver.
+/// the network. They refer to this object weakly; the actor `Connection` owns it. Weak references to the driver itself
+/// would make each retain and release of it take 50 to 100 instructions more.
 final class DriverReference: Sendable {
     let driver: ConnectionDriver
 

@@ -44,21 +44,19 @@ final class Link {
     var state: State {
         @inline(__always)
         _read {
-            precondition(uses >= 0, Self.overlap)
+            precondition(uses >= 0, "a codec uses the client that it serves")
             uses &+= 1
             defer { uses &-= 1 }
             yield content
         }
         @inline(__always)
         _modify {
-            precondition(uses == 0, Self.overlap)
+            precondition(uses == 0, "a codec uses the client that it serves")
             uses = -1
             defer { uses = 0 }
             yield &content
         }
     }
-
-    private static var overlap: String { "a codec must not use the client or connection that it serves" }
 
     private final class Extras {
         var farewell: ServerReason?

@@ -353,15 +353,6 @@ func setLingerZero(_ descriptor: Int32) {
     unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
 }
 
-/// Runs of bytes that are written together.
-package typealias BytePieces = UnsafeBufferPointer<UnsafeRawBufferPointer>
-
-extension BytePieces {
-    package static func with<Result>(_ piece: UnsafeRawBufferPointer, _ body: (BytePieces) -> Result) -> Result {
-        unsafe withUnsafePointer(to: piece) { unsafe body(BytePieces(start: $0, count: 1)) }
-    }
-}
-
 /// Without SIGPIPE. Returns a negative number and sets `errno` on failure.
 func sendPieces(_ descriptor: Int32, _ pieces: BytePieces) -> Int {
     #if os(Linux)
