@@ -516,10 +516,11 @@ extension Link.State {
         maximumFrames: Int,
         on loop: any EventLoop
     ) -> (count: Int, mayHaveMore: Bool, ending: (any Error)?) {
-        var (count, isFull) = (0, false)
+        // If frames were left over, nothing is read, so what the socket has is not known.
+        var (count, mayHaveMore) = (0, true)
         if !holdsFrames {
             let outcome: ReadOutcome
-            (count, isFull, outcome) = transport.read(into: &received)
+            (count, mayHaveMore, outcome) = transport.read(into: &received)
             switch outcome {
             case .bytes: break
             case .wouldBlock: return (0, false, nil)
@@ -543,8 +544,7 @@ extension Link.State {
         } catch {
             return (count, false, error.judged(byMaximum: limit))
         }
-        // If frames were left over, nothing was read, so what the socket has is not known.
-        return (count, holdsFrames || isFull, nil)
+        return (count, holdsFrames || mayHaveMore, nil)
     }
 
     /// Notes decoding that takes long: it explains why the event loop is late.

@@ -175,11 +175,6 @@ extension LinkPhaseTests {
                 func change(_ state: inout Link.State) { state.holdsFrames = link.state.machine.count == 0 }
                 change(&link.state)
             }
-            await #expect(processExitsWith: .failure) {
-                let link = LinkPhaseTests().link(1)
-                func read(_ state: borrowing Link.State) { link.state.holdsFrames = true }
-                read(link.state)
-            }
         }
     }
 }
