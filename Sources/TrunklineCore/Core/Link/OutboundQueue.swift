@@ -224,7 +224,7 @@ package struct OutboundQueue: Sendable {
         while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
         if head == 0 { return }
         if head == items.count {
-            items.empty(keepingCapacity: items.capacity <= 8192)
+            if head == 1 { items.removeLast() } else { items.removeAll(keepingCapacity: items.capacity <= 8192) }
             head = 0
         } else if head > 1024, head > items.count / 2 {
             items.removeSubrange(..<head)

@@ -280,3 +280,12 @@ extension [UInt8] {
         self = sequence.withContiguousStorageIfAvailable { unsafe Array($0) } ?? Array(sequence)
     }
 }
+
+/// Runs of bytes that are written together.
+package typealias BytePieces = UnsafeBufferPointer<UnsafeRawBufferPointer>
+
+extension BytePieces {
+    package static func with<Result>(_ piece: UnsafeRawBufferPointer, _ body: (BytePieces) -> Result) -> Result {
+        unsafe withUnsafePointer(to: piece) { unsafe body(BytePieces(start: $0, count: 1)) }
+    }
+}
