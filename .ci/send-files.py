@@ -5,7 +5,8 @@
 
 Counts with callgrind how often each line runs for some number of requests, one after the other on a ready link, and for twice as
 many: a line belongs to a request if the difference is at least one for each. A decision is a line with a condition: `if`,
-`guard`, `switch`, `while`, `for`, `??`, `&&`, `||` or `? :`. Needs valgrind, and a debug build.
+`guard`, `switch`, `while`, `for`, `??`, `&&`, `||` or `? :`. Needs valgrind, and a debug build with
+debug information (`swift build`, or the step `build` without `CI`).
 """
 
 import collections
@@ -59,6 +60,8 @@ executed = collections.defaultdict(set)
 for (file, line), cost in twice.items():
     if cost - once[file, line] >= COUNT and file.startswith(ENGINE):
         executed[file].add(line)
+if not executed:
+    sys.exit("the debug build has no debug information: run swift build")
 decisions = {}
 for file, numbers in executed.items():
     source = pathlib.Path("Sources", file).read_text().splitlines()

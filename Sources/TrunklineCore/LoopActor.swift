@@ -1,7 +1,7 @@
 /// An actor whose executor is an event loop.
 ///
-/// A check of exclusive access by the runtime takes about 90 instructions, so most of what a batch changes is in two
-/// values that are entered seldom: `Dispatcher` once for each batch, and `Link.State`, which counts its accesses itself.
+/// A check of exclusive access by the runtime takes about 90 instructions, so most of what a batch changes is in
+/// `Dispatcher`, which is entered once for each batch, and in `Link.State`, which counts its accesses itself.
 /// Code of the user that the loop calls in between cannot corrupt memory: if it enters the actor with `assumeIsolated`
 /// and uses what is being changed, the program ends. A few properties, and the value of a `Lock`, are not checked in
 /// release builds (`@exclusivity(unchecked)`): see their comments.

@@ -158,13 +158,3 @@ struct GatewayRefusal: Error {
         self.message = message
     }
 }
-
-extension HTTPGateway {
-    /// Renamed to `metrics`.
-    @available(*, unavailable, renamed: "metrics")
-    public var statistics: Metrics { metrics }
-
-    /// Renamed to `Metrics`.
-    @available(*, unavailable, renamed: "Metrics")
-    public typealias Statistics = Metrics
-}

@@ -92,16 +92,33 @@ extension Client {
         if let ending = intercepted?.ending { return continuation.resume(returning: ending) }
         // Checked after the interceptors, which may take time.
         if cancellation.isRequested { return continuation.resume(returning: .failure(.cancelledUnsent)) }
-        if let intercepted {
-            submit(intercepted.frame, id, .caller(continuation), intercepted.options)
-        } else {
-            do throws(ClientError) {
+        do throws(ClientError) {
+            if let intercepted {
+                submit(intercepted.frame, id, .caller(continuation), intercepted.options)
+            } else if retriesIfUnsent, options.areOmitted {
+                try submitPlain(request.frame, id, timeout, continuation)
+            } else {
                 submit(request.frame, id, .caller(continuation), try resolved(options, timeout))
-            } catch {
-                return continuation.resume(returning: .failure(error))
             }
+        } catch {
+            return continuation.resume(returning: .failure(error))
         }
         cancelIfNeeded(id...id, cancellation)
+    }
+
+    /// Without options of the call, and with the usual ones of the client: nothing has to be resolved.
+    private nonisolated func submitPlain(
+        _ frame: Frame,
+        _ id: RequestID,
+        _ timeout: Timeout,
+        _ continuation: Continuation<Outcome>
+    ) throws(ClientError) {
+        let now = loop.now
+        let timeout = timeout.duration(orByDefault: options.requests.timeout)
+        let deadline = try deadline(after: timeout, from: now)
+        let waiter = Waiter(.caller(continuation))
+        let command = Command.send(id, frame, waiter, accepted: now, deadline: deadline, expectsResponse: true)
+        commandQueue.postRequest(command)
     }
 
     /// Cancels requests that were just posted: a cancel command that came before them had no effect.

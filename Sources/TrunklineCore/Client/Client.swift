@@ -23,6 +23,8 @@ public actor Client {
     package nonisolated let codec: ProtocolCodec
     /// Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
+    /// Whether the retry policy of the options is `.ifUnsent`. Stored as well.
+    nonisolated let retriesIfUnsent: Bool
     nonisolated let requestIDs = Atomic<UInt64>(0)
     nonisolated let messageRoom: MessageRoom
     package nonisolated let connection: Connection
@@ -73,6 +75,7 @@ public actor Client {
         self.codec = codec
         messageRoom = MessageRoom(options)
         isIntercepted = !options.interceptors.isEmpty
+        retriesIfUnsent = if case .ifUnsent = options.requests.retry.or(.ifUnsent) { true } else { false }
         connection = Connection(to: endpoints, speaking: codec, options: options, loop: loop)
         driver = connection.driver
         clock = ClientClock(on: loop)

@@ -70,7 +70,7 @@ public actor Connection {
         reference = DriverReference(
             ConnectionDriver(to: endpoints, speaking: codec, options: options, loop: loop, frameUse: frameUse)
         )
-        frameUse?.connection = reference
+        frameUse?.reference = reference
     }
 
     /// For code on other executors.

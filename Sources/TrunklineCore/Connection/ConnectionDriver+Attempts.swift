@@ -70,9 +70,10 @@ extension ConnectionDriver {
     }
 
     private func begin(_ attempt: ReconnectMachine.Attempt) {
+        guard let reference else { return }  // the connection was deallocated
         abandonAttempt()
         reports.counts.attempts += 1
-        if let reference { paths.follow(machine.endpoints, for: reference) }
+        paths.follow(machine.endpoints, for: reference)
         followLoop()
         paths.look(at: machine.endpoints)
         self.attempt = Attempt(attempt, startedAt: loop.now, isHeld: !mayOverlap, paths)
@@ -80,13 +81,14 @@ extension ConnectionDriver {
     }
 
     private func dial(_ attempt: ReconnectMachine.Attempt) {
+        guard let reference else { return }
         arm(at: nil)  // the dialer watches its time itself
         if let error = context.obstacleToDatagrams(attempt.endpoint) {
             return schedule { $0.attemptFailed(attempt.id, error, isPermanent: true) }
         }
         let dialer = SocketDialer(attempt.endpoint, context.optionsForDialing, dialMemory, on: loop, context.recorder)
         self.attempt?.dialer = dialer
-        if let reference { dialer.dial(for: reference) }
+        dialer.dial(for: reference)
         followProcesses(of: dialer, attempt)
         noteProgress()
     }
@@ -238,9 +240,7 @@ extension ConnectionDriver {
         publishState()
         io.scheduleFlush()
     }
-}
 
-extension ConnectionDriver {
     func take(_ event: DialEvent) {
         switch event {
         case .progressed: noteProgress()

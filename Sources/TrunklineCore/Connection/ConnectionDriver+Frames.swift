@@ -17,21 +17,21 @@ extension ConnectionDriver {
         if let dropped = taken.dropped { reports.note(dropped, link) }
         if taken.hasToWrite { io.scheduleFlushUnlessFull(link) }
         if taken.hasPong { liveness.notePong(link) }
-        if let ending = taken.ending {
-            for reason in [ending.firstFrame.reason, ending.finalFrame?.reason] { reports.noteFarewell(reason, link) }
+        if let last = taken.lastFrames {
+            for reason in [last.first.reason, last.final?.reason] { reports.noteFarewell(reason, link) }
         }
         if !link.isDraining, taken.answers > 0 { noteAnswer(link) }
         // After the frames that came with it: these belong to the link that now drains.
-        if let ending = taken.ending { take(ending, link) }
+        if let last = taken.lastFrames { take(last, link) }
         if let violation = taken.violation { lose(session, violation) }
-        if taken.ending?.finalFrame != nil, link.isReady { closingIsAnswered() }
+        if taken.lastFrames?.final != nil, link.isReady { closingIsAnswered() }
     }
 
-    private func take(_ ending: Link.Ending, _ link: Link) {
+    private func take(_ frames: Link.LastFrames, _ link: Link) {
         if !link.isDraining {
             // One datagram, which anybody may have sent, ends no request: those in flight finish on the link.
-            leave(ending.firstFrame, link.session, finalFrame: link.exchangesDatagrams ? nil : ending.finalFrame)
-        } else if let finalFrame = ending.finalFrame,
+            leave(frames.first, link.session, finalFrame: link.exchangesDatagrams ? nil : frames.final)
+        } else if let finalFrame = frames.final,
             !link.exchangesDatagrams || link.draining?.awaitsAnswer == true
         {
             endDraining(link.session, finalFrame)

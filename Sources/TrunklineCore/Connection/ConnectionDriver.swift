@@ -1,11 +1,11 @@
 /// Performs what the machines of a connection decide: dials, reads, writes, arms timers, and tells its owner what
 /// became of requests and links.
 ///
-/// The actor `Connection` owns it. If the connection belongs to a client, the client calls it, too: both actors have
+/// The actor `Connection` owns it through a `DriverReference`. If the connection belongs to a client, the client calls it, too: both actors have
 /// the event loop as their executor, so a call from one to the other would only be a check.
 ///
-/// Unchecked Sendable: everything but constants is accessed on `loop` only, by these actors, and by what the loop calls
-/// (transports, timers, posted work).
+/// Unchecked Sendable: everything but constants and `reference`, which is set once, is accessed on `loop` only, by these
+/// actors, and by what the loop calls (transports, timers, posted work).
 final class ConnectionDriver: @unchecked Sendable {
     let context: ConnectionContext
 
@@ -31,7 +31,8 @@ final class ConnectionDriver: @unchecked Sendable {
     private(set) lazy var certificates = CertificateView(context, dialMemory)
     private(set) lazy var processes = ChildProcesses(context)
     var ending = Ending()
-    /// Set once, before anything else has the driver. `nil` when no owner is left.
+    /// Set once, before the driver is shared; read on any thread. `nil` when the connection was deallocated: from then
+    /// on no event, timer or posted work reaches the driver.
     weak var reference: DriverReference?
 
     init(

@@ -33,13 +33,13 @@ final class ConnectionTimers {
 
     init(on loop: any EventLoop, livenessGrid: Duration) { (self.loop, self.livenessGrid) = (loop, livenessGrid) }
 
-    func arm(_ name: Name, at deadline: Instant?, for host: (any ConnectionTimerHost)?) {
+    func arm(_ name: Name, at deadline: Instant?, for host: @autoclosure () -> (any ConnectionTimerHost)?) {
         if timers.isEmpty {
             guard deadline != nil else { return }
             timers = Array(repeating: nil, count: Name.allCases.count)
         }
         if let timer = timers[name.rawValue] { return loop.arm(timer.timer, at: deadline) }
-        guard deadline != nil else { return }
+        guard deadline != nil, let host = host() else { return }
         let timer = ConnectionTimer(name, of: host, grid: name == .liveness ? livenessGrid : .nanoseconds(1))
         timers[name.rawValue] = timer
         loop.arm(timer.timer, at: deadline)
@@ -76,7 +76,7 @@ private final class ConnectionTimer: TimerTarget, @unchecked Sendable {
     private weak let host: (any ConnectionTimerHost)?
     private let grid: Duration
 
-    init(_ name: ConnectionTimers.Name, of host: (any ConnectionTimerHost)?, grid: Duration) {
+    init(_ name: ConnectionTimers.Name, of host: any ConnectionTimerHost, grid: Duration) {
         (self.name, self.host, self.grid) = (name, host, grid)
     }
 

@@ -1,5 +1,5 @@
-/// The way into a connection's driver for what may outlive it: sockets, dialers, timers, posted work, and what tells of
-/// the network. They refer to this object weakly; the actor `Connection` owns it. Weak references to the driver itself
+/// The way into a connection's driver for what may outlive it: sockets, dialers, timers, posted work, and observers
+/// of the network. They refer to this object weakly; the actor `Connection` owns it. Weak references to the driver itself
 /// would make each retain and release of it take 50 to 100 instructions more.
 final class DriverReference: Sendable {
     let driver: ConnectionDriver
@@ -23,12 +23,12 @@ extension DriverReference: TransportHandler, DialerDelegate, ConnectionTimerHost
 }
 
 extension ConnectionDriver {
-    /// Runs `body` on the loop, soon, unless the driver has been deallocated by then. May be called on any thread.
+    /// Runs `body` on the loop, soon, unless the connection has been deallocated by then. May be called on any thread.
     func schedule(_ body: @escaping @Sendable (ConnectionDriver) -> Void) {
         loop.schedule(LoopClosure { [weak reference] in reference?.driver.entered(body) })
     }
 
-    /// As `schedule`. Called on the loop.
+    /// Runs `body` in the next turn, otherwise as `schedule`. Call this on the loop.
     func scheduleInNextTurn(_ body: @escaping @Sendable (ConnectionDriver) -> Void) {
         loop.scheduleInNextTurn(LoopClosure { [weak reference] in reference?.driver.entered(body) })
     }

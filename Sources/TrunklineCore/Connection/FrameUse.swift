@@ -9,7 +9,7 @@ final class FrameUse: ConnectionOwner {
     private(set) var endReason: ClientError?
 
     /// It owns this object.
-    weak var connection: DriverReference?
+    weak var reference: DriverReference?
 
     struct Reader {
         let id: UInt64
@@ -95,7 +95,7 @@ final class FrameUse: ConnectionOwner {
     }
 
     func handle(_ events: inout [ConnectionEvent]) {
-        guard let driver = connection?.driver else { return }
+        guard let driver = reference?.driver else { return }
         for event in events { perform(event, driver) }
         finish(driver)
     }

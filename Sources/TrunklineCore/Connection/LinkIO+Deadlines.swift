@@ -9,12 +9,12 @@ extension LinkIO {
         let begin: Int
         private(set) var read: Int
 
-        /// Progress without reading: `count` frames were handled that had been left for this turn (`catchUp`).
         init(turn: Instant, isOn: Bool, beganAt: Instant, begin: Int, read: Int) {
             (self.turn, self.isOn, self.beganAt) = (turn, isOn, beganAt)
             (self.begin, self.read) = (begin, read)
         }
 
+        /// Progress without reading: `count` frames were handled that had been left for this turn (`catchUp`).
         func noteCaughtUp(_ count: Int) { read &-= count }
     }
 

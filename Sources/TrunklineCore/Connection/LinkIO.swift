@@ -6,7 +6,7 @@ final class LinkIO {
     let reports: LinkReports
     /// It owns this object.
     unowned let host: ConnectionDriver
-    // Only assigned as a whole: see `Link.state`.
+    // Only assigned as a whole: see `Link.content`.
     private var isFlushing = false
     private var isReadScheduled = false
     var deadlineWait: DeadlineWait?

@@ -206,12 +206,12 @@ extension Link {
     static let maximumCopies = 1 << 18
 
     /// The frames by which the server ends the link.
-    final class Ending {
-        let firstFrame: Frame
+    final class LastFrames {
+        let first: Frame
         /// The one that ends the link at once.
-        fileprivate(set) var finalFrame: Frame?
+        fileprivate(set) var final: Frame?
 
-        init(_ frame: Frame) { firstFrame = frame }
+        init(_ frame: Frame) { first = frame }
     }
 
     struct Taken {
@@ -223,7 +223,7 @@ extension Link {
         /// The responses among them whose requests were not abandoned.
         var responses = 0
         /// An object, so that batches without one have no room for it.
-        fileprivate(set) var ending: Ending?
+        fileprivate(set) var lastFrames: LastFrames?
         fileprivate(set) var dropped: Link.Dropped?
         /// Matched in order, the responses have shifted; or a frame names too many ranges of serials.
         var violation: FrameError? { didSet { isOver = true } }
@@ -238,9 +238,9 @@ extension Link {
         init(at now: Instant) { self.now = now }
 
         fileprivate mutating func noteEnding(_ frame: Frame) {
-            let ending = ending ?? Ending(frame)
-            if ending.finalFrame == nil, frame.linkEnding == .now { ending.finalFrame = frame }
-            self.ending = ending
+            let frames = lastFrames ?? LastFrames(frame)
+            if frames.final == nil, frame.linkEnding == .now { frames.final = frame }
+            lastFrames = frames
         }
 
         @inline(__always)
@@ -296,7 +296,7 @@ extension Link.State {
                 }
                 takeSharedPart(frame, rules, &taken)
                 // The server has said that the frames which follow are its last.
-                let mayLeaveRest = taken.mayLeaveRest && taken.ending?.finalFrame == nil
+                let mayLeaveRest = taken.mayLeaveRest && taken.lastFrames?.final == nil
                 if mayLeaveRest, taken.copies >= Link.copiesInTurn, index + 1 < frames.count {
                     (taken.rest, taken.isOver) = (index + 1, true)
                 }

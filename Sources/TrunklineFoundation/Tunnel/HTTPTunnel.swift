@@ -314,13 +314,3 @@ extension HTTPTunnel.Options: CustomReflectable {
         )
     }
 }
-
-extension HTTPTunnel {
-    /// Renamed to `metrics`.
-    @available(*, unavailable, renamed: "metrics")
-    public var statistics: Metrics { metrics }
-
-    /// Renamed to `Metrics`.
-    @available(*, unavailable, renamed: "Metrics")
-    public typealias Statistics = Metrics
-}

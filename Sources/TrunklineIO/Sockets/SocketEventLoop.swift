@@ -516,7 +516,7 @@ extension SocketEventLoop: CustomReflectable {
 }
 
 extension Array {
-    /// Leaves an empty array.
+    /// Moves the elements to the end of `other`.
     @inline(__always)
     fileprivate mutating func move(to other: inout [Element], keeping mostCapacity: Int) {
         if other.isEmpty { return swap(&self, &other) }

@@ -224,7 +224,8 @@ package struct OutboundQueue: Sendable {
         while encodedCount == 0, head < items.count, items[head].isRemoved { finishHead() }
         if head == 0 { return }
         if head == items.count {
-            if head == 1 { items.removeLast() } else { items.removeAll(keepingCapacity: items.capacity <= 8192) }
+            let isSmall = items.capacity <= 8192
+            if head == 1, isSmall { items.removeLast() } else { items.removeAll(keepingCapacity: isSmall) }
             head = 0
         } else if head > 1024, head > items.count / 2 {
             items.removeSubrange(..<head)

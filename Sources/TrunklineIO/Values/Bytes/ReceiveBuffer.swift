@@ -249,19 +249,19 @@ public struct ReceiveBuffer: Sendable {
     // MARK: Filling
 
     /// If a frame shares the storage, the remaining bytes move to new storage: writing would copy all of it.
-    /// `read` returns how many bytes it has stored. So does this method.
+    /// Returns the number of bytes that `read` has stored.
     @discardableResult
     package mutating func fill(_ read: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         var none = ReceiveMemory()
         makeRoom(from: &none)
         let start = upper
         let offered = storage.count - start
-        let read = unsafe storage.withUnsafeMutableBytes {
+        let stored = unsafe storage.withUnsafeMutableBytes {
             unsafe read(UnsafeMutableRawBufferPointer(rebasing: $0[start...]))
         }
-        precondition(read >= 0 && read <= offered, "read more bytes than were offered")
-        upper += read
-        if read == offered {
+        precondition(stored >= 0 && stored <= offered, "read more bytes than were offered")
+        upper += stored
+        if stored == offered {
             readSize = min(readSize * 2, Self.largestRead)
         } else if count < readSize / 8 {
             readSize = max(readSize / 2, Self.smallestRead)
@@ -270,7 +270,7 @@ public struct ReceiveBuffer: Sendable {
         // tenth of the processor time, with 64 bodies of 16 KiB in flight.
         if latestLarge > 0 { readSize = min(readSize, max(Self.smallestRead, latestLarge * 7)) }
         (sharedLength, latestLarge) = (latestLarge, 0)
-        return read
+        return stored
     }
 
     private func makesRoomFor() -> Int {
