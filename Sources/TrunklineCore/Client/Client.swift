@@ -23,7 +23,7 @@ public actor Client {
     package nonisolated let codec: ProtocolCodec
     /// Stored because it is read for every request.
     nonisolated let isIntercepted: Bool
-    /// Whether the retry policy of the options is `.ifUnsent`. Stored as well.
+    /// Whether the retry policy of the options is `.ifUnsent`. Stored for the same reason.
     nonisolated let retriesIfUnsent: Bool
     nonisolated let requestIDs = Atomic<UInt64>(0)
     nonisolated let messageRoom: MessageRoom

@@ -1,11 +1,11 @@
 /// Performs what the machines of a connection decide: dials, reads, writes, arms timers, and tells its owner what
 /// became of requests and links.
 ///
-/// The actor `Connection` owns it through a `DriverReference`. If the connection belongs to a client, the client calls it, too: both actors have
-/// the event loop as their executor, so a call from one to the other would only be a check.
+/// The actor `Connection` owns it through a `DriverReference`. If the connection belongs to a client, the client calls
+/// it, too: both actors have the event loop as their executor, so a call from one to the other would only be a check.
 ///
-/// Unchecked Sendable: everything but constants and `reference`, which is set once, is accessed on `loop` only, by these
-/// actors, and by what the loop calls (transports, timers, posted work).
+/// Unchecked Sendable: everything but constants and `reference`, which is set once, is accessed on `loop` only, by
+/// these actors, and by what the loop calls (transports, timers, posted work).
 final class ConnectionDriver: @unchecked Sendable {
     let context: ConnectionContext
 

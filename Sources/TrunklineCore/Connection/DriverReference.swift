@@ -1,5 +1,5 @@
-/// The way into a connection's driver for what may outlive it: sockets, dialers, timers, posted work, and observers
-/// of the network. They refer to this object weakly; the actor `Connection` owns it. Weak references to the driver itself
+/// The way into a connection's driver for what may outlive it: sockets, dialers, timers, posted work, and observers of
+/// the network. They refer to this object weakly; the actor `Connection` owns it. Weak references to the driver itself
 /// would make each retain and release of it take 50 to 100 instructions more.
 final class DriverReference: Sendable {
     let driver: ConnectionDriver

@@ -1,4 +1,4 @@
-/// The way of the closures of a handshake to their link, on the event loop. It keeps the driver and its reference alive.
+/// The way of the closures of a handshake to their link, on the event loop. Keeps the driver and its reference alive.
 actor HandshakeGate: HandshakeLink {
     private nonisolated let driver: ConnectionDriver
     /// Keeps events and timers arriving. `nil` only if the client was deallocated, whose `deinit` ends the handshake.

@@ -1,4 +1,5 @@
-/// The properties of a protocol and of a client's options that a link needs to handle requests and frames.
+/// The properties of a protocol and of a client's options that a link needs to handle requests and frames. An
+/// object, because copying its fields for each batch takes 250 instructions.
 final class LinkRules: Sendable {
     let codec: ProtocolCodec
     let checksResponses: Bool

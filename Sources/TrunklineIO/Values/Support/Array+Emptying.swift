@@ -1,5 +1,5 @@
 extension Array {
-    /// Like `removeAll(keepingCapacity:)`, which takes about 100 instructions even for an array with one element or none.
+    /// Like `removeAll(keepingCapacity:)`, which takes about 100 instructions even for one element or none.
     @inlinable
     package mutating func empty(keepingCapacity keepsCapacity: Bool = true) {
         guard keepsCapacity, count <= 4 else { return removeAll(keepingCapacity: keepsCapacity) }
